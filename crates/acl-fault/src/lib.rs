@@ -1,0 +1,1 @@
+//! Injected failures and call logs over any ACL function table (tests only)

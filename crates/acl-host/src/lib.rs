@@ -1,0 +1,1 @@
+//! An ACL device made of threads and memory: the embedded implementation behind the same function table

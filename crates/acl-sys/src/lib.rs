@@ -1,0 +1,1 @@
+//! The ACL and aclnn C interface as one list: types, function table, loader
