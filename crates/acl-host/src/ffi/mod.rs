@@ -1,0 +1,4 @@
+//! The C faces of the device: what the function table points at.
+
+pub(crate) mod meta;
+pub(crate) mod ops;

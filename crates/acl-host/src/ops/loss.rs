@@ -1,0 +1,7 @@
+//! Losses.
+
+use crate::tensor::Tensor;
+
+refused! {
+    aclnnSoftmaxCrossEntropyWithLogits(features: &Tensor, labels: &Tensor, loss: &Tensor, backprop: &Tensor);
+}
