@@ -5,8 +5,8 @@
 //! Products are formed in ggml's order and never fused, so results are the same to the bit on every machine. Absent:
 //! intrinsics and threads.
 
-use half::slice::HalfFloatSliceExt;
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 use crate::blocks::*;
 use crate::error::GgufError;

@@ -317,11 +317,7 @@ impl<'a, R: ReadAt + ?Sized> Cursor<'a, R> {
     }
 
     /// The length of a string that exists.
-    fn string_bytes(
-        &mut self,
-        max: u64,
-        too_long: impl FnOnce(u64, u64, u64) -> GgufError,
-    ) -> Result<u64, GgufError> {
+    fn string_bytes(&mut self, max: u64, too_long: impl FnOnce(u64, u64, u64) -> GgufError) -> Result<u64, GgufError> {
         let offset = self.pos;
         let length = self.u64()?;
         if length > self.remaining() {
@@ -490,11 +486,9 @@ fn read_alignment(metadata: &Metadata) -> Result<u32, GgufError> {
             Ok(alignment)
         }
         Some(&Value::U32(alignment)) => Err(GgufError::InvalidAlignment { alignment }),
-        Some(other) => Err(GgufError::WrongValueType {
-            key: ALIGNMENT_KEY.into(),
-            expected: "u32",
-            found: other.type_name(),
-        }),
+        Some(other) => {
+            Err(GgufError::WrongValueType { key: ALIGNMENT_KEY.into(), expected: "u32", found: other.type_name() })
+        }
     }
 }
 
@@ -605,7 +599,8 @@ fn tensor_bytes(ty: GgmlType, ne: &[u64; 4], alignment: u32) -> Option<u64> {
 
 fn check_overlap(tensors: &[TensorInfo], unknown: &[UnknownTensor]) -> Result<(), GgufError> {
     let known = tensors.iter().map(|tensor| (tensor.offset, tensor.nbytes, tensor.name.as_str()));
-    let mut ranges: Vec<_> = known.chain(unknown.iter().map(|tensor| (tensor.offset, 1, tensor.name.as_str()))).collect();
+    let mut ranges: Vec<_> =
+        known.chain(unknown.iter().map(|tensor| (tensor.offset, 1, tensor.name.as_str()))).collect();
     ranges.sort_unstable();
     for pair in ranges.windows(2) {
         let ((start, nbytes, other), (offset, _, tensor)) = (pair[0], pair[1]);

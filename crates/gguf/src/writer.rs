@@ -209,10 +209,12 @@ mod tests {
             Array::F64(vec![0.25]).into(),
         ];
         let writer = entries.iter().enumerate().fold(Writer::new(), |w, (i, v)| w.kv(format!("k{i}"), v.clone()));
-        let writer = writer
-            .kv("general.alignment", 64u32)
-            .tensor("a", GgmlType::F32, [3], vec![1; 12])
-            .tensor("b", GgmlType::Q4_0, [32, 2], vec![2; 36]);
+        let writer = writer.kv("general.alignment", 64u32).tensor("a", GgmlType::F32, [3], vec![1; 12]).tensor(
+            "b",
+            GgmlType::Q4_0,
+            [32, 2],
+            vec![2; 36],
+        );
         let file = writer.finish();
         let mut streamed = Vec::new();
         writer.write_to(&mut streamed).unwrap();

@@ -45,7 +45,7 @@ fn random_values(seed: u32, n: usize) -> Vec<f32> {
     let value = |(i, word): (usize, u64)| {
         let block = i / 32;
         let scale = if block % 17 == 16 { 0.0 } else { 2f64.powi((block % 23) as i32 - 31) };
-        (((word >> 40) as i64 - (1 << 23)) as f64 * scale) as f32
+        (((word >> 40) as i64 - (1 << 23)) as f64 * scale + 0.0) as f32
     };
     random_words(seed, n).enumerate().map(value).collect()
 }

@@ -39,7 +39,7 @@ def random_values(seed, n):
     whole = (words >> np.uint64(40)).astype(np.int64) - (1 << 23)
     block = np.arange(n) // 32
     scale = np.where(block % 17 == 16, 0.0, 2.0 ** (block % 23 - 31))
-    return (whole * scale).astype(np.float32)
+    return (whole * scale + 0.0).astype(np.float32)  # no negative zeros
 
 
 def fnv(items):
