@@ -12,10 +12,11 @@ use crate::error::GgufError;
 use crate::types::GgmlType;
 use crate::value::{Array, Metadata, Strings, Value, sorted_unique};
 
-/// Most metadata entries a file may have (models have some dozens).
+/// Most metadata entries a file may have; models have some dozens. An entry of 14 bytes takes about 100 in memory, so
+/// the cap, like the next one, keeps what a file of the smallest entries can make us hold under 64 MiB.
 pub const MAX_KV: u64 = 1 << 18;
-/// Most tensors a file, or a set of split files, may have.
-pub const MAX_TENSORS: u64 = 1 << 20;
+/// Most tensors a file, or a set of split files, may have; models have some thousands.
+pub const MAX_TENSORS: u64 = 1 << 18;
 /// Longest string value.
 pub const MAX_STRING_BYTES: u64 = 64 << 20;
 /// Most bytes before the tensor data.
