@@ -1,0 +1,5 @@
+//! Placeholder.
+
+use super::*;
+
+pub(super) static OPS: &[OpDef] = &[];

@@ -1,0 +1,5 @@
+//! Sorting: ARGSORT TOP_K.
+
+use super::*;
+
+pub(super) static OPS: &[OpDef] = &[];

@@ -1,0 +1,5 @@
+//! Triangular matrices: TRI DIAG SOLVE_TRI.
+
+use super::*;
+
+pub(super) static OPS: &[OpDef] = &[];
