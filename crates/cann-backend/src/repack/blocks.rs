@@ -155,11 +155,25 @@ pub(super) fn affine(
 
 /// Nibbles of a block in ggml's order (byte j: element j low, element j + 16 high) as signed int4 in element order.
 #[inline(always)]
-pub(super) fn pack(qs: &[u8; 16]) -> [u8; 16] {
+fn pack(qs: &[u8; 16]) -> [u8; 16] {
     let [a, b] = halves(qs);
     let low = |x: u64| u64::from(join(x & NIBBLES));
     let high = |x: u64| u64::from(join(x >> 4 & NIBBLES));
     both((low(a) | low(b) << 32) ^ SIGNS, (high(a) | high(b) << 32) ^ SIGNS)
+}
+
+/// Two groups of q4_K (32 bytes: one group in the low nibbles, the next in the high ones) as signed int4 in element order.
+#[inline(always)]
+pub(super) fn pack_row(qs: &[u8; 32]) -> [u8; 32] {
+    let mut packed = [0; 32];
+    let (low, high) = packed.split_at_mut(16);
+    let out = low.as_chunks_mut::<4>().0.iter_mut().zip(high.as_chunks_mut::<4>().0);
+    for (bytes, (low, high)) in qs.as_chunks::<8>().0.iter().zip(out) {
+        let x = u64::from_le_bytes(*bytes);
+        *low = (join(x & NIBBLES) ^ SIGNS as u32).to_le_bytes();
+        *high = (join(x >> 4 & NIBBLES) ^ SIGNS as u32).to_le_bytes();
+    }
+    packed
 }
 
 /// The inverse of [`pack`].
@@ -167,8 +181,8 @@ pub(super) fn pack(qs: &[u8; 16]) -> [u8; 16] {
 fn unpack(q: &[u8; 16]) -> [u8; 16] {
     let [first, last] = halves(q).map(|x| x ^ SIGNS);
     both(
-        part(first as u32) | part(last as u32) << 4,
-        part((first >> 32) as u32) | part((last >> 32) as u32) << 4,
+        spread(first as u32) | spread(last as u32) << 4,
+        spread((first >> 32) as u32) | spread((last >> 32) as u32) << 4,
     )
 }
 
@@ -185,7 +199,7 @@ fn join(x: u64) -> u32 {
 }
 
 #[inline(always)]
-fn part(x: u32) -> u64 {
+fn spread(x: u32) -> u64 {
     let x = u64::from(x);
     let x = (x | x << 16) & 0x0000_ffff_0000_ffff;
     let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
