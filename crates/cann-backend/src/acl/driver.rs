@@ -1,0 +1,213 @@
+//! A thread's binding to a device, and questions that need no stream.
+//!
+//! `aclrtSetDevice` counts per device and binds per thread. Here each set has its reset: a [`Binding`] for a few calls on
+//! some thread, a [`Lease`] for as long as anything lives that the device owns.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use acl_sys::*;
+
+use super::status::{check, dropped};
+use crate::error::Result;
+
+/// One device of one driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub api: Arc<AclApi>,
+    pub id: i32,
+    /// "CANN0", for errors.
+    pub name: String,
+}
+
+thread_local! {
+    /// Table and device this thread is bound to. ACL's own getter answers 0 on some versions where none is set.
+    static BOUND: Cell<Option<(usize, i32)>> = const { Cell::new(None) };
+}
+
+fn key(target: &Target) -> (usize, i32) {
+    (Arc::as_ptr(&target.api) as usize, target.id)
+}
+
+/// The device this thread is bound to, -1 if none.
+pub(crate) fn bound_device() -> i32 {
+    BOUND.get().map_or(-1, |(_, device)| device)
+}
+
+/// This thread is bound to the device while the guard lives.
+pub(crate) struct Binding<'a> {
+    target: &'a Target,
+    /// What to restore; `None` when the thread was bound to the very device before.
+    before: Option<Option<(usize, i32)>>,
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl<'a> Binding<'a> {
+    pub fn new(target: &'a Target) -> Result<Binding<'a>> {
+        let before = BOUND.get();
+        if before == Some(key(target)) {
+            return Ok(Binding { target, before: None, _this_thread: PhantomData });
+        }
+        set_device(target)?;
+        BOUND.set(Some(key(target)));
+        Ok(Binding { target, before: Some(before), _this_thread: PhantomData })
+    }
+}
+
+impl Drop for Binding<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            reset_device(self.target);
+            // Only workers stay bound, and a worker never binds to a second device.
+            BOUND.set(before);
+        }
+    }
+}
+
+/// One count on a device, for as long as any stream, event or pinned memory of it lives. The thread that made it stays bound;
+/// whoever drops the last one gives the count back.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub target: Target,
+}
+
+impl Lease {
+    pub fn new(target: Target) -> Result<Arc<Lease>> {
+        set_device(&target)?;
+        BOUND.set(Some(key(&target)));
+        Ok(Arc::new(Lease { target }))
+    }
+
+    /// Runs a call that needs the device bound, on whatever thread this is.
+    pub fn bound<R>(&self, call: impl FnOnce(&AclApi) -> R) -> Result<R> {
+        let _binding = Binding::new(&self.target)?;
+        Ok(call(&self.target.api))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if BOUND.get() == Some(key(&self.target)) {
+            BOUND.set(None);
+        }
+        reset_device(&self.target);
+    }
+}
+
+fn set_device(target: &Target) -> Result<()> {
+    // SAFETY: takes a number.
+    check(&target.api, AclFn::aclrtSetDevice, unsafe { (target.api.aclrtSetDevice)(target.id) })
+}
+
+fn reset_device(target: &Target) {
+    // SAFETY: takes a number; what lives on the device holds a count of its own.
+    dropped(&target.api, AclFn::aclrtResetDevice, unsafe { (target.api.aclrtResetDevice)(target.id) });
+}
+
+/// Starts the library for this process; a second start is fine.
+pub(crate) fn init(api: &AclApi) -> Result<()> {
+    // SAFETY: null asks for defaults.
+    match unsafe { (api.aclInit)(std::ptr::null()) } {
+        ACL_ERROR_REPEAT_INITIALIZE => Ok(()),
+        code => check(api, AclFn::aclInit, code),
+    }
+}
+
+pub(crate) fn device_count(api: &AclApi) -> Result<u32> {
+    let mut count = 0;
+    // SAFETY: the pointer is to a local of the right type.
+    check(api, AclFn::aclrtGetDeviceCount, unsafe { (api.aclrtGetDeviceCount)(&mut count) })?;
+    Ok(count)
+}
+
+/// The chip's name; "unknown" where the library has none to give.
+pub(crate) fn soc_name(api: &AclApi) -> String {
+    // SAFETY: takes nothing; answers null or a static C string.
+    unsafe {
+        let name = (api.aclrtGetSocName)();
+        if name.is_null() { "unknown".into() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+    }
+}
+
+/// Free and total bytes of the device this thread is bound to: HBM, or DDR on chips that have none.
+pub(crate) fn memory_info(api: &AclApi) -> Result<(u64, u64)> {
+    let ask = |attr| {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the pointers are to locals of the right type.
+        check(api, AclFn::aclrtGetMemInfo, unsafe { (api.aclrtGetMemInfo)(attr, &mut free, &mut total) })?;
+        Ok((free as u64, total as u64))
+    };
+    match ask(ACL_HBM_MEM) {
+        Ok((free, total)) if total > 0 => Ok((free, total)),
+        hbm => ask(ACL_DDR_MEM).or(hbm),
+    }
+}
+
+/// Physical memory of a device as the granularity query and `aclrtMallocPhysical` want it described.
+pub(crate) fn physical_prop(device: i32) -> aclrtPhysicalMemProp {
+    aclrtPhysicalMemProp {
+        handleType: ACL_MEM_HANDLE_TYPE_NONE,
+        allocationType: ACL_MEM_ALLOCATION_TYPE_PINNED,
+        memAttr: ACL_HBM_MEM_HUGE,
+        location: aclrtMemLocation { id: device as u32, r#type: ACL_MEM_LOCATION_TYPE_DEVICE },
+        reserve: 0,
+    }
+}
+
+/// The unit in which physical memory can be mapped; `None` means the device has no virtual memory management.
+pub(crate) fn granularity(target: &Target) -> Option<u64> {
+    let api = &target.api;
+    let needed = [
+        AclFn::aclrtMemGetAllocationGranularity,
+        AclFn::aclrtReserveMemAddress,
+        AclFn::aclrtReleaseMemAddress,
+        AclFn::aclrtMallocPhysical,
+        AclFn::aclrtFreePhysical,
+        AclFn::aclrtMapMem,
+        AclFn::aclrtUnmapMem,
+    ];
+    if !needed.iter().all(|f| api.has(*f)) {
+        return None;
+    }
+    let (mut prop, mut bytes) = (physical_prop(target.id), 0);
+    // SAFETY: both pointers are to locals of the right type.
+    let code = unsafe {
+        (api.aclrtMemGetAllocationGranularity)(&mut prop, ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED, &mut bytes)
+    };
+    if code != ACL_SUCCESS {
+        tracing::debug!(device = target.name, code, "no virtual memory management");
+        return None;
+    }
+    u64::try_from(bytes).ok().filter(|b| b.is_power_of_two())
+}
+
+/// Whether `device` can reach `peer`'s memory. An error is a no: the answer decides between two ways that both work.
+pub(crate) fn can_access_peer(api: &AclApi, device: i32, peer: i32) -> bool {
+    if !api.has(AclFn::aclrtDeviceCanAccessPeer) || !api.has(AclFn::aclrtDeviceEnablePeerAccess) || device == peer {
+        return false;
+    }
+    let mut can = 0;
+    // SAFETY: the pointer is to a local of the right type.
+    let code = unsafe { (api.aclrtDeviceCanAccessPeer)(&mut can, device, peer) };
+    code == ACL_SUCCESS && can == 1
+}
+
+/// Lets the device this thread is bound to reach `peer`'s memory: one direction.
+pub(crate) fn enable_peer_access(api: &AclApi, peer: i32) -> Result<()> {
+    // SAFETY: takes numbers; flags must be 0.
+    check(api, AclFn::aclrtDeviceEnablePeerAccess, unsafe { (api.aclrtDeviceEnablePeerAccess)(peer, 0) })
+}
+
+/// Tears down whatever is left of a device that answers nothing any more.
+pub(crate) fn revive(target: &Target) -> Result<()> {
+    let api = &target.api;
+    if api.has(AclFn::aclrtResetDeviceForce) {
+        // SAFETY: takes a number; the backends of the device are lost, their handles answer errors from now on.
+        check(api, AclFn::aclrtResetDeviceForce, unsafe { (api.aclrtResetDeviceForce)(target.id) })
+    } else {
+        // SAFETY: as above.
+        check(api, AclFn::aclrtResetDevice, unsafe { (api.aclrtResetDevice)(target.id) })
+    }
+}

@@ -1,0 +1,179 @@
+//! A plan's steps as calls on real memory: encoded once, launched many times.
+//!
+//! This is the only caller of an operator's phases. Every tensor of every step is checked against the region it names before
+//! its address is formed, so that a wrong lowering is an error here and never a wild access on the device.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use acl_sys::*;
+
+use super::executor::Prepared;
+use super::memory::{self, Region};
+use super::stream::Stream;
+use super::tensor;
+use crate::error::{Error, Result};
+use crate::lower::{Lowering, Mem, Span, Step, TensorArg};
+
+/// One launch on the stream.
+enum Launch {
+    Call(Prepared),
+    Copy { dst: u64, src: u64, bytes: u64 },
+    Fill { dst: u64, bytes: u64, byte: u8 },
+}
+
+/// Encoded steps and the memory they run on.
+pub(crate) struct Program {
+    // Before `keep`: executors go before the memory they name.
+    launches: Vec<Launch>,
+    workspace: u64,
+    workspace_bytes: u64,
+    _keep: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Program {
+    /// Describes every step's arguments and runs the first phases. `resolve` gives the region of named memory; `name` is
+    /// what errors call the node a step belongs to. The calling thread has the device selected.
+    pub fn encode(
+        api: &Arc<AclApi>,
+        lowering: &Lowering,
+        resolve: &dyn Fn(Mem) -> Option<Region>,
+        name: &dyn Fn(usize) -> String,
+    ) -> Result<Program> {
+        let mut program = Program { launches: Vec::new(), workspace: 0, workspace_bytes: 0, _keep: Vec::new() };
+        for (position, range) in lowering.node_steps.iter().enumerate() {
+            for step in &lowering.steps[range.clone()] {
+                program.push(api, step, resolve).map_err(|e| with_op(e, &|| name(position)))?;
+            }
+        }
+        Ok(program)
+    }
+
+    fn push(&mut self, api: &Arc<AclApi>, step: &Step, resolve: &dyn Fn(Mem) -> Option<Region>) -> Result<()> {
+        let find = |mem: Mem| {
+            resolve(mem).ok_or_else(|| Error::Internal(format!("a lowering names memory that has no place: {mem:?}")))
+        };
+        let launch = match step {
+            Step::Call { op, args } => {
+                for t in args.iter().flat_map(tensors) {
+                    let region = find(t.mem)?;
+                    inside(t, &region)?;
+                    self.hold(&region);
+                }
+                let address = |t: &TensorArg| resolve(t.mem).map_or(0, |r| r.address());
+                // SAFETY: each tensor lies inside its region (just checked), the regions are held until after the
+                // executors, and the caller has the device selected.
+                let call = unsafe { Prepared::new(api, *op, args, &address) }?;
+                self.workspace_bytes = self.workspace_bytes.max(call.workspace_bytes());
+                Launch::Call(call)
+            }
+            Step::Copy { dst, src } => {
+                let (to, from) = (find(dst.mem)?, find(src.mem)?);
+                let bytes = src.bytes;
+                self.hold(&to);
+                self.hold(&from);
+                Launch::Copy { dst: span(dst, &to)?, src: span(src, &from)?, bytes }
+            }
+            Step::Fill { dst, byte } => {
+                let to = find(dst.mem)?;
+                self.hold(&to);
+                Launch::Fill { dst: span(dst, &to)?, bytes: dst.bytes, byte: *byte }
+            }
+        };
+        self.launches.push(launch);
+        Ok(())
+    }
+
+    fn hold(&mut self, region: &Region) {
+        if !self._keep.iter().any(|k| Arc::ptr_eq(k, region.keep())) {
+            self._keep.push(region.keep().clone());
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.launches.len()
+    }
+
+    /// What the largest call needs; one region serves all, because a stream runs one call after another.
+    pub fn workspace_bytes(&self) -> u64 {
+        self.workspace_bytes
+    }
+
+    /// Gives the calls their workspace, which is held from now on.
+    pub fn set_workspace(&mut self, region: &Region) -> Result<()> {
+        if region.bytes() < self.workspace_bytes {
+            return Err(Error::Internal(format!(
+                "a workspace of {} bytes where {} are needed",
+                region.bytes(),
+                self.workspace_bytes
+            )));
+        }
+        self.workspace = region.address();
+        self.hold(region);
+        Ok(())
+    }
+
+    /// Enqueues some of the launches, in order. The calling thread has the device selected.
+    pub fn launch(&mut self, range: Range<usize>, stream: &Stream) -> Result<()> {
+        if self.workspace_bytes > 0 && self.workspace == 0 {
+            return Err(Error::Internal("a program was launched without its workspace".into()));
+        }
+        for launch in &mut self.launches[range] {
+            match launch {
+                // SAFETY: the workspace is large enough (set_workspace) and only used in this stream's order.
+                Launch::Call(call) => unsafe { call.launch(self.workspace, stream.raw()) }?,
+                // SAFETY: both ranges were checked against regions that are held.
+                Launch::Copy { dst, src, bytes } => unsafe {
+                    memory::copy_async(stream, *dst, *src, *bytes, ACL_MEMCPY_DEVICE_TO_DEVICE)
+                }?,
+                // SAFETY: the range was checked against a region that is held.
+                Launch::Fill { dst, bytes, byte } => unsafe { memory::fill_async(stream, *dst, *bytes, *byte) }?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn tensors(arg: &crate::lower::Arg) -> &[TensorArg] {
+    match arg {
+        crate::lower::Arg::Tensor(t) => std::slice::from_ref(t),
+        crate::lower::Arg::Tensors(list) => list,
+        _ => &[],
+    }
+}
+
+/// Checks that a tensor lies inside its region.
+fn inside(t: &TensorArg, region: &Region) -> Result<()> {
+    let shape = tensor::acl_shape(t)
+        .ok_or_else(|| Error::Internal(format!("a lowering has a stride that is no whole number of elements: {t:?}")))?;
+    if t.ne.contains(&0) {
+        return Ok(());
+    }
+    let negative = shape.strides.iter().any(|s| *s < 0) || shape.dims.iter().any(|d| *d < 0);
+    let end = tensor::storage_bytes(&shape, t.dtype);
+    if negative || end > region.bytes() {
+        return Err(Error::Internal(format!(
+            "a lowering reaches byte {end} of a region of {}: {t:?}",
+            region.bytes()
+        )));
+    }
+    Ok(())
+}
+
+/// The address of a span, checked against its region.
+fn span(span: &Span, region: &Region) -> Result<u64> {
+    match span.offset.checked_add(span.bytes) {
+        Some(end) if end <= region.bytes() => Ok(region.address() + span.offset),
+        _ => Err(Error::Internal(format!("a lowering's span leaves its region of {} bytes: {span:?}", region.bytes()))),
+    }
+}
+
+/// Names the node in an error of the library.
+fn with_op(error: Error, name: &dyn Fn() -> String) -> Error {
+    match error {
+        Error::Acl { call, code, detail, op: None } => Error::Acl { call, code, detail, op: Some(name()) },
+        Error::Internal(text) => Error::Internal(format!("{}: {text}", name())),
+        other => other,
+    }
+}
