@@ -296,6 +296,7 @@ macro_rules! with_elem {
         }
     };
 }
+pub(crate) use with_elem;
 
 /// A resolved description of device memory; see the module for what makes access sound.
 #[derive(Clone, Copy)]
@@ -471,6 +472,32 @@ impl View {
         view
     }
 
+    /// With dim `axis` backwards.
+    pub(crate) fn reversed(&self, axis: usize) -> View {
+        let mut view = *self;
+        if self.dims[axis] > 0 {
+            view.shift((self.dims[axis] as isize - 1) * self.strides[axis]);
+        }
+        view.strides[axis] = -self.strides[axis];
+        view
+    }
+
+    /// Some of the dims alone, at the origin of the others.
+    pub(crate) fn sub_dims(&self, dims: std::ops::Range<usize>) -> View {
+        let mut view = *self;
+        view.rank = dims.len();
+        view.dims[..dims.len()].copy_from_slice(&self.dims[dims.clone()]);
+        view.strides[..dims.len()].copy_from_slice(&self.strides[dims]);
+        view
+    }
+
+    /// Moved by `elements`.
+    pub(crate) fn offset_by(&self, elements: isize) -> View {
+        let mut view = *self;
+        view.shift(elements);
+        view
+    }
+
     /// Element `index` of dim `axis`, without that dim.
     pub(crate) fn selected(&self, axis: usize, index: usize) -> View {
         let mut view = self.narrowed(axis, index, 1, 1);
@@ -491,13 +518,23 @@ impl View {
         view
     }
 
+    /// With dims `axis` and `axis + 1` merged into one; the caller knows that the strides continue, or that one of them is 1.
+    pub(crate) fn rows_merged(&self, axis: usize) -> View {
+        let mut view = *self;
+        let (outer, inner) = (self.dims[axis], self.dims[axis + 1]);
+        view.dims[axis + 1] = outer * inner;
+        if inner == 1 {
+            view.strides[axis + 1] = self.strides[axis];
+        }
+        view.dims[axis..self.rank].rotate_left(1);
+        view.strides[axis..self.rank].rotate_left(1);
+        view.rank -= 1;
+        view
+    }
+
     /// With the dims from `axis` on merged into one, where strides allow.
     pub(crate) fn merged_from(&self, axis: usize) -> Option<View> {
-        let mut tail = *self;
-        tail.dims[..self.rank - axis].copy_from_slice(&self.dims[axis..self.rank]);
-        tail.strides[..self.rank - axis].copy_from_slice(&self.strides[axis..self.rank]);
-        tail.rank = self.rank - axis;
-        let tail = tail.collapsed();
+        let tail = self.sub_dims(axis..self.rank).collapsed();
         let (dim, stride) = match tail.rank {
             0 => (1, 1),
             1 => (tail.dims[0], tail.strides[0]),
@@ -940,4 +977,3 @@ pub(crate) fn promote_scalar(tensor: DType, scalar: DType) -> DType {
 pub(crate) fn convertible(from: DType, to: DType) -> bool {
     from == to || from == DType::Bool || to != DType::Bool
 }
-pub(crate) use with_elem;

@@ -1,11 +1,157 @@
 //! Rows picked and placed by index tensors.
+//!
+//! Indices are only known when the operator runs. One outside the dim touches nothing, the other rows are still moved, and the
+//! stream has an error afterwards.
 
-use crate::tensor::Tensor;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-refused! {
-    aclnnEmbedding(weight: &Tensor, indices: &Tensor, out: &Tensor);
-    aclnnGatherV2(self_: &Tensor, dim: i64, index: &Tensor, out: &Tensor);
-    aclnnIndexSelect(self_: &Tensor, dim: i64, index: &Tensor, out: &Tensor);
-    aclnnInplaceIndexCopy(self_ref: &Tensor, dim: i64, index: &Tensor, source: &Tensor);
-    aclnnRepeatInterleaveIntWithDim(self_: &Tensor, repeats: i64, dim: i64, output_size: i64, out: &Tensor);
+use acl_sys::{ACL_ERROR_RT_VECTOR_CORE_EXCEPTION, aclError};
+
+use super::check::*;
+use super::transfer::Transfer;
+use crate::executor::{Checked, Op, Refusal, Run};
+use crate::tensor::{Tensor, View};
+
+pub(crate) fn aclnnEmbedding(weight: &Tensor, indices: &Tensor, out: &Tensor) -> Checked {
+    rank_is("weight", weight, 2)?;
+    gather(weight, 0, indices, out)
+}
+
+pub(crate) fn aclnnGatherV2(self_: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Checked {
+    gather(self_, axis(dim, self_)?, index, out)
+}
+
+pub(crate) fn aclnnIndexSelect(self_: &Tensor, dim: i64, index: &Tensor, out: &Tensor) -> Checked {
+    ensure(index.rank() <= 1, || format!("index has {} dims", index.rank()))?;
+    let axis = axis(dim, self_)?;
+    // The output keeps the dim even for an index without dims.
+    let index = if index.rank() == 0 { index.with_unit_dim(0) } else { index.view() };
+    gather_view(self_, axis, &index, out)
+}
+
+fn gather(x: &Tensor, axis: usize, index: &Tensor, out: &Tensor) -> Checked {
+    gather_view(x, axis, &index.view(), out)
+}
+
+fn gather_view(x: &Tensor, axis: usize, index: &View, out: &Tensor) -> Checked {
+    is_index("index", index)?;
+    not_packed("self", x)?;
+    dtype_is("out", out, x.dtype())?;
+    ensure(x.rank() > 0, || "self has no dims".into())?;
+    let shape = [&x.dims()[..axis], index.dims(), &x.dims()[axis + 1..]].concat();
+    shape_is("out", out, &shape)?;
+    if out.is_empty() {
+        return Ok(Op::nothing());
+    }
+    let (x, index, out) = (x.view(), *index, out.view());
+    let split = axis + index.rank();
+    let rows = Rows {
+        outer: [out.sub_dims(0..axis), x.sub_dims(0..axis)],
+        many: out.sub_dims(axis..split),
+        inner: [out.sub_dims(split..out.rank()), x.sub_dims(axis + 1..x.rank())],
+        stride: x.strides()[axis],
+        size: x.dim(axis),
+        index,
+    };
+    Ok(Op::new(0, move |run| rows.run(run, true, false)))
+}
+
+pub(crate) fn aclnnInplaceIndexCopy(self_ref: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Checked {
+    is_index("index", index)?;
+    not_packed("selfRef", self_ref)?;
+    dtype_is("source", source, self_ref.dtype())?;
+    ensure(self_ref.rank() > 0, || "selfRef has no dims".into())?;
+    ensure(index.rank() <= 1, || format!("index has {} dims, needed is 1", index.rank()))?;
+    let axis = axis(dim, self_ref)?;
+    let mut shape = self_ref.dims().to_vec();
+    shape[axis] = index.numel();
+    shape_is("source", source, &shape)?;
+    if source.is_empty() {
+        return Ok(Op::nothing());
+    }
+    let (to, from) = (self_ref.view(), source.view());
+    let index = if index.rank() == 0 { index.with_unit_dim(0) } else { index.view() };
+    let rows = Rows {
+        outer: [to.sub_dims(0..axis), from.sub_dims(0..axis)],
+        many: from.sub_dims(axis..axis + 1),
+        inner: [to.sub_dims(axis + 1..to.rank()), from.sub_dims(axis + 1..from.rank())],
+        stride: to.strides()[axis],
+        size: to.dim(axis),
+        index,
+    };
+    Ok(Op::new(0, move |run| rows.run(run, false, true)))
+}
+
+/// Rows moved between a tensor in index order and one in the order of the index's values.
+#[derive(Clone, Copy)]
+struct Rows {
+    /// Dims before the indexed one: of the destination, of the source.
+    outer: [View; 2],
+    /// Dims of the index in the tensor that is in index order.
+    many: View,
+    /// Dims behind: of the destination, of the source.
+    inner: [View; 2],
+    /// Stride and length of the indexed dim of the other tensor.
+    stride: isize,
+    size: usize,
+    index: View,
+}
+
+impl Rows {
+    /// `gather`: the index says where to read, else where to write. `ordered`: rows of one index list are moved by one thread,
+    /// because two of them may be the same destination.
+    fn run(&self, run: &Run, gather: bool, ordered: bool) -> Result<(), aclError> {
+        let outside = AtomicBool::new(false);
+        let (outer, count) = (self.outer[0].numel(), self.index.numel());
+        let row = self.inner[0].numel();
+        let flat = [self.inner[0].collapsed(), self.inner[1].collapsed()];
+        let one = |o: usize, i: usize| {
+            let at = self.index.get::<i64>(i);
+            let Some(at) = usize::try_from(at).ok().filter(|at| *at < self.size) else {
+                outside.store(true, Ordering::Relaxed);
+                return;
+            };
+            let (mut to, mut from) = (self.outer[0].offset_of(o), self.outer[1].offset_of(o));
+            let (picked, counted) = (at as isize * self.stride, self.many.offset_of(i));
+            to += if gather { counted } else { picked };
+            from += if gather { picked } else { counted };
+            Transfer::new(&flat[0].offset_by(to), &flat[1].offset_by(from)).run_here();
+        };
+        if ordered {
+            run.split_rows(outer, count * row, |outers| outers.for_each(|o| (0..count).for_each(|i| one(o, i))));
+        } else {
+            run.split_rows(outer * count, row, |items| items.for_each(|item| one(item / count, item % count)));
+        }
+        if outside.into_inner() { Err(ACL_ERROR_RT_VECTOR_CORE_EXCEPTION) } else { Ok(()) }
+    }
+}
+
+pub(crate) fn aclnnRepeatInterleaveIntWithDim(
+    self_: &Tensor,
+    repeats: i64,
+    dim: i64,
+    output_size: i64,
+    out: &Tensor,
+) -> Checked {
+    ensure(self_.rank() > 0, || "self has no dims".into())?;
+    not_packed("self", self_)?;
+    dtype_is("out", out, self_.dtype())?;
+    let axis = axis(dim, self_)?;
+    let times = usize::try_from(repeats).map_err(|_| Refusal::invalid(format!("repeats is {repeats}")))?;
+    let mut shape = self_.dims().to_vec();
+    shape[axis] = shape[axis].saturating_mul(times);
+    ensure(i64::try_from(shape[axis]) == Ok(output_size), || {
+        format!("outputSize is {output_size}, needed is {}", shape[axis])
+    })?;
+    shape_is("out", out, &shape)?;
+    if out.is_empty() {
+        return Ok(Op::nothing());
+    }
+    let (size, from, out) = (self_.dim(axis), self_.view(), out.view());
+    Ok(Op::new(0, move |run| {
+        for time in 0..times {
+            // Every `times`-th element from `time` on; the last one of the range is the last of the dim.
+            Transfer::new(&out.narrowed(axis, time, size, times), &from).run(run);
+        }
+    }))
 }

@@ -15,6 +15,7 @@ macro_rules! refused {
 
 pub(crate) mod check;
 pub(crate) mod elementwise;
+pub(crate) mod transfer;
 
 mod attention;
 mod binary;

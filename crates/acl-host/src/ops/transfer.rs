@@ -1,0 +1,285 @@
+//! The copy under everything that moves elements: any strides on both sides, any two types.
+//!
+//! Equal types move as bytes. Dims are ordered by the destination's strides and merged where both sides continue, so that a
+//! copy is long runs of bytes wherever it can be; a transpose goes in tiles that fit the first-level cache. Unequal types
+//! convert block by block through a lane.
+
+use crate::executor::Run;
+use crate::tensor::{DType, Domain, Lane, MAX_RANK, View};
+
+use super::elementwise::{BLOCK, load};
+
+/// Repeats split dims in two.
+const MAX_DIMS: usize = 2 * MAX_RANK;
+/// Side of a transpose tile, in elements.
+const TILE: usize = 32;
+/// Bytes below which a second thread does not pay.
+const GRAIN_BYTES: usize = 128 << 10;
+
+/// One copy, prepared in phase one.
+#[derive(Clone, Copy)]
+pub(crate) struct Transfer(Plan);
+
+#[derive(Clone, Copy)]
+enum Plan {
+    Nothing,
+    Bytes(Bytes),
+    Convert { to: View, from: View },
+}
+
+impl Transfer {
+    /// `to = from`; equal shapes, no packed types.
+    pub(crate) fn new(to: &View, from: &View) -> Transfer {
+        debug_assert!(to.same_shape(from));
+        if to.is_empty() || (to.dtype() == from.dtype() && to.same_place(from)) {
+            return Transfer(Plan::Nothing);
+        }
+        if to.dtype() == from.dtype() {
+            let dims = (0..to.rank()).map(|i| Dim { len: to.dim(i), to: to.strides()[i], from: from.strides()[i] });
+            return Transfer(Plan::Bytes(Bytes::new(to, from, dims)));
+        }
+        let mut order: [usize; MAX_RANK] = std::array::from_fn(|i| i);
+        let order = &mut order[..to.rank()];
+        order.sort_by_key(|&i| std::cmp::Reverse(to.strides()[i].unsigned_abs()));
+        Transfer(Plan::Convert { to: to.permuted(order).collapsed(), from: from.permuted(order).collapsed() })
+    }
+
+    /// `to` becomes copies of `from` side by side; each dim of `to` is a multiple of the same dim of `from`, equal types.
+    pub(crate) fn tiled(to: &View, from: &View) -> Transfer {
+        debug_assert!(to.dtype() == from.dtype() && to.rank() == from.rank());
+        if to.is_empty() {
+            return Transfer(Plan::Nothing);
+        }
+        let dims = (0..to.rank()).flat_map(|i| {
+            let (len, stride) = (from.dim(i), to.strides()[i]);
+            [
+                Dim { len: to.dim(i) / len, to: stride * len as isize, from: 0 },
+                Dim { len, to: stride, from: from.strides()[i] },
+            ]
+        });
+        Transfer(Plan::Bytes(Bytes::new(to, from, dims)))
+    }
+
+    /// Copies with the team.
+    pub(crate) fn run(&self, run: &Run) {
+        match &self.0 {
+            Plan::Nothing => {}
+            Plan::Bytes(bytes) => bytes.run(run),
+            Plan::Convert { to, from } => {
+                run.split_elements(to.numel(), |range| convert_range(to, from, range));
+            }
+        }
+    }
+
+    /// Copies on this thread.
+    pub(crate) fn run_here(&self) {
+        match &self.0 {
+            Plan::Nothing => {}
+            Plan::Bytes(bytes) => bytes.items(0, bytes.total()),
+            Plan::Convert { to, from } => convert_range(to, from, 0..to.numel()),
+        }
+    }
+}
+
+fn convert_range(to: &View, from: &View, range: std::ops::Range<usize>) {
+    match from.dtype().domain() {
+        Domain::F32 => convert::<f32>(to, from, range),
+        Domain::F64 => convert::<f64>(to, from, range),
+        Domain::I64 => convert::<i64>(to, from, range),
+    }
+}
+
+/// Through the lane of the source, so that every source value arrives exactly and is rounded once.
+fn convert<N: Lane>(to: &View, from: &View, range: std::ops::Range<usize>) {
+    let copy = from.overlaps(to);
+    let mut scratch = [N::default(); BLOCK];
+    for start in range.clone().step_by(BLOCK) {
+        let len = BLOCK.min(range.end - start);
+        to.write(start, load(from, copy, start, &mut scratch[..len]));
+    }
+}
+
+/// One dim of a copy, strides in elements.
+#[derive(Clone, Copy, Default)]
+struct Dim {
+    len: usize,
+    to: isize,
+    from: isize,
+}
+
+/// A copy of equal types. The last two dims are the plane that [`plane`] moves; items are rows of planes.
+#[derive(Clone, Copy)]
+struct Bytes {
+    to: View,
+    from: View,
+    dims: [Dim; MAX_DIMS],
+    /// Dims before the plane.
+    outer: usize,
+    rows: Dim,
+    columns: Dim,
+}
+
+impl Bytes {
+    fn new(to: &View, from: &View, dims: impl Iterator<Item = Dim>) -> Bytes {
+        let mut kept = [Dim::default(); MAX_DIMS];
+        let mut count = 0;
+        for dim in dims.filter(|d| d.len != 1) {
+            kept[count] = dim;
+            count += 1;
+        }
+        kept[..count].sort_by_key(|d| std::cmp::Reverse(d.to.unsigned_abs()));
+        let mut dims = [Dim::default(); MAX_DIMS];
+        let mut rank = 0;
+        for dim in &kept[..count] {
+            let whole = dim.len as isize;
+            match dims[..rank].last_mut() {
+                Some(last) if last.to == dim.to * whole && last.from == dim.from * whole => {
+                    *last = Dim { len: last.len * dim.len, ..*dim };
+                }
+                _ => {
+                    dims[rank] = *dim;
+                    rank += 1;
+                }
+            }
+        }
+        let unit = Dim { len: 1, to: 0, from: 0 };
+        let mut columns = if rank > 0 { dims[rank - 1] } else { Dim { len: 1, to: 1, from: 1 } };
+        rank = rank.saturating_sub(1);
+        // The dim along which the source is read in order makes the plane a transpose; else the next one out.
+        let partner = if columns.from == 1 { None } else { dims[..rank].iter().position(|d| d.from == 1 && d.len >= 4) };
+        let rows = match partner.or(rank.checked_sub(1)) {
+            Some(i) => {
+                let dim = dims[i];
+                dims[i..rank].rotate_left(1);
+                rank -= 1;
+                dim
+            }
+            None => unit,
+        };
+        let mut rows = rows;
+        if rows.len == 1 && columns.to == 1 && columns.from == 1 {
+            // One long run: cut it so that threads can share it.
+            let piece = (GRAIN_BYTES / to.dtype().size()).max(1);
+            if columns.len >= 2 * piece && columns.len.is_multiple_of(piece) {
+                rows = Dim { len: columns.len / piece, to: piece as isize, from: piece as isize };
+                columns.len = piece;
+            }
+        }
+        Bytes { to: *to, from: *from, dims, outer: rank, rows, columns }
+    }
+
+    /// Items: rows of all planes.
+    fn total(&self) -> usize {
+        self.dims[..self.outer].iter().map(|d| d.len).product::<usize>() * self.rows.len
+    }
+
+    fn run(&self, run: &Run) {
+        let item = self.columns.len * self.to.dtype().size();
+        // Whole tiles per thread where rows are transposed.
+        let grain = (GRAIN_BYTES / item).max(if self.columns.from == 1 { 1 } else { TILE });
+        run.split(self.total(), grain, |range| self.items(range.start, range.end));
+    }
+
+    fn items(&self, start: usize, end: usize) {
+        let mut item = start;
+        while item < end {
+            let (mut plane, first) = (item / self.rows.len, item % self.rows.len);
+            let rows = (self.rows.len - first).min(end - item);
+            let (mut to, mut from) = (first as isize * self.rows.to, first as isize * self.rows.from);
+            for dim in self.dims[..self.outer].iter().rev() {
+                let at = (plane % dim.len) as isize;
+                plane /= dim.len;
+                to += at * dim.to;
+                from += at * dim.from;
+            }
+            let (to, from) = (self.to.at(to), self.from.at(from));
+            let rows = Dim { len: rows, ..self.rows };
+            // SAFETY: the offsets and dims are those of elements inside both views, which have elements of this size.
+            unsafe {
+                match self.to.dtype().size() {
+                    1 => plane_of::<u8>(to, from, rows, self.columns),
+                    2 => plane_of::<u16>(to, from, rows, self.columns),
+                    4 => plane_of::<u32>(to, from, rows, self.columns),
+                    _ => plane_of::<u64>(to, from, rows, self.columns),
+                }
+            }
+            item += rows.len;
+        }
+    }
+}
+
+/// Moves a plane of elements.
+///
+/// # Safety
+/// All elements of the plane are readable at `from` and writable at `to`.
+unsafe fn plane_of<T: Copy>(to: *mut u8, from: *mut u8, rows: Dim, columns: Dim) {
+    let (to, from) = (to.cast::<T>(), from.cast::<T>());
+    if columns.to == 1 && columns.from == 1 {
+        for r in 0..rows.len as isize {
+            let (to, from) = (to.wrapping_offset(r * rows.to), from.wrapping_offset(r * rows.from));
+            // SAFETY: a row of the plane, by the caller's promise; `copy` bears overlap and any alignment when it moves bytes.
+            unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), columns.len * size_of::<T>()) };
+        }
+    } else if columns.to == 1 && columns.from == 0 {
+        for r in 0..rows.len as isize {
+            // SAFETY: as above.
+            let value = unsafe { from.wrapping_offset(r * rows.from).read_unaligned() };
+            let to = to.wrapping_offset(r * rows.to);
+            for c in 0..columns.len {
+                // SAFETY: as above.
+                unsafe { to.wrapping_add(c).write_unaligned(value) };
+            }
+        }
+    } else {
+        for r0 in (0..rows.len).step_by(TILE) {
+            for c0 in (0..columns.len).step_by(TILE) {
+                for r in r0..(r0 + TILE).min(rows.len) {
+                    let to = to.wrapping_offset(r as isize * rows.to);
+                    let from = from.wrapping_offset(r as isize * rows.from);
+                    for c in c0..(c0 + TILE).min(columns.len) {
+                        let c = c as isize;
+                        // SAFETY: as above.
+                        unsafe {
+                            let value = from.wrapping_offset(c * columns.from).read_unaligned();
+                            to.wrapping_offset(c * columns.to).write_unaligned(value);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every element of `to` becomes `value`, converted.
+pub(crate) fn fill<N: Lane>(run: &Run, to: &View, value: N) {
+    let mut order: [usize; MAX_RANK] = std::array::from_fn(|i| i);
+    let order = &mut order[..to.rank()];
+    order.sort_by_key(|&i| std::cmp::Reverse(to.strides()[i].unsigned_abs()));
+    let to = to.permuted(order).collapsed();
+    let block = [value; BLOCK];
+    run.split_elements(to.numel(), |range| {
+        for start in range.clone().step_by(BLOCK) {
+            to.write(start, &block[..BLOCK.min(range.end - start)]);
+        }
+    });
+}
+
+/// Every element of `to` becomes the scalar.
+pub(crate) fn fill_scalar(run: &Run, to: &View, value: &crate::tensor::Scalar) {
+    match (to.dtype().domain(), value.dtype().is_float()) {
+        (Domain::I64, false) => fill(run, to, value.i64()),
+        (Domain::F64, _) | (Domain::I64, true) => fill(run, to, value.f64()),
+        (Domain::F32, _) => fill(run, to, value.f32()),
+    }
+}
+
+/// Zeros of any type.
+pub(crate) fn zero(run: &Run, to: &View) {
+    let bits = match to.dtype() {
+        DType::F16 | DType::BF16 => DType::U16,
+        DType::F32 => DType::U32,
+        DType::F64 => DType::U64,
+        other => other,
+    };
+    fill(run, &to.with_dtype(bits), 0i64);
+}
