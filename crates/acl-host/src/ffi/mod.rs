@@ -2,3 +2,4 @@
 
 pub(crate) mod meta;
 pub(crate) mod ops;
+pub(crate) mod runtime;

@@ -1,0 +1,424 @@
+//! Streams: a thread each, doing its work in the order it was submitted.
+//!
+//! A submission is one short lock and no allocation once the queue has grown; the stream's thread takes all that waits in one
+//! exchange, and looks for more for a moment before it sleeps. Work that panics loses the device (see
+//! [`Device::set_fault`]); what is queued behind it is dropped, except that events still complete, so nobody waits for ever.
+//! Absent: priorities and limits on the queue's length.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use acl_sys::*;
+
+use super::capture::{self, Model, Recording};
+use super::context::{self, Device, fail, panic_text};
+use super::event::{Event, Ticket};
+use super::memory::{self, Hold};
+use super::registry::{Registry, fresh_handle, handle_pointer, lock};
+use super::{config, live};
+
+/// A kernel launch: what the second phase of an operator enqueues. An error or a panic is a kernel fault.
+pub(crate) trait Launch: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn launch(&self, workspace: *mut u8) -> Result<(), aclError>;
+}
+
+/// An address in device memory that travels to the stream's thread.
+#[derive(Clone, Copy)]
+pub(crate) struct DevicePtr(pub *mut u8);
+
+// SAFETY: device memory belongs to no thread; ACL orders access to it by streams and events, which is the caller's part.
+unsafe impl Send for DevicePtr {}
+// SAFETY: as above; the value itself is only read.
+unsafe impl Sync for DevicePtr {}
+
+/// What a stream does.
+pub(crate) enum Work {
+    Launch { op: Arc<dyn Launch>, workspace: DevicePtr },
+    Copy { to: DevicePtr, from: DevicePtr, bytes: usize, holds: [Option<Hold>; 2] },
+    Fill { to: DevicePtr, value: u8, bytes: usize, hold: Option<Hold> },
+    Record(Arc<Ticket>),
+    Wait(Arc<Ticket>),
+    /// Inside a captured model: completes the ticket of this number.
+    CapturedRecord(usize),
+    /// A captured model, with what it waits for first and the tickets of the records in it.
+    Model { model: Arc<Model>, waits: Vec<Arc<Ticket>>, records: Vec<Arc<Ticket>> },
+}
+
+pub(crate) struct Stream {
+    pub(crate) handle: usize,
+    pub(crate) device: &'static Device,
+    is_default: bool,
+    state: Mutex<State>,
+    /// For the stream's thread: work or the end.
+    wake: Condvar,
+    /// For callers that wait: something completed.
+    done: Condvar,
+    submitted: AtomicU64,
+    completed: AtomicU64,
+    waiters: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Work>,
+    thread: Option<JoinHandle<()>>,
+    parked: bool,
+    closing: bool,
+    recording: Option<Recording>,
+}
+
+pub(crate) static STREAMS: Registry<Stream> = Registry::new();
+
+/// How long a stream's thread looks for more work before it sleeps: launches of one graph follow within microseconds.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long a caller that waits looks before it sleeps.
+const WAIT_SPIN: Duration = Duration::from_micros(20);
+const SPINS_PER_LOOK: u32 = 32;
+
+/// Enqueues on a stream of the calling thread's device (NULL: its default stream), or records in the stream's capture.
+pub(crate) fn submit(stream: aclrtStream, work: Work) -> Result<(), aclError> {
+    find(stream)?.push(work).map(|_| ())
+}
+
+/// A stream of the calling thread's device; NULL is its default stream.
+pub(crate) fn find(stream: aclrtStream) -> Result<Arc<Stream>, aclError> {
+    let device = context::current()?;
+    if stream.is_null() {
+        return device.default_stream();
+    }
+    let stream = known(stream)?;
+    stream.check_device(device)?;
+    Ok(stream)
+}
+
+pub(crate) fn create(device: &'static Device, is_default: bool) -> Result<Arc<Stream>, aclError> {
+    if device.streams.fetch_add(1, Ordering::Relaxed) >= config::settings().family.stream_limit() {
+        device.streams.fetch_sub(1, Ordering::Relaxed);
+        return Err(fail(ACL_ERROR_RT_NO_STREAM_RESOURCE, format!("device {} has no more streams", device.id)));
+    }
+    if !is_default {
+        live::STREAMS.add();
+    }
+    let stream = Arc::new(Stream {
+        handle: fresh_handle(),
+        device,
+        is_default,
+        state: Mutex::default(),
+        wake: Condvar::new(),
+        done: Condvar::new(),
+        submitted: AtomicU64::new(0),
+        completed: AtomicU64::new(0),
+        waiters: AtomicUsize::new(0),
+    });
+    STREAMS.insert(stream.handle, Arc::clone(&stream));
+    Ok(stream)
+}
+
+pub(crate) fn create_handle() -> Result<*mut c_void, aclError> {
+    create(context::current()?, false).map(|stream| handle_pointer(stream.handle))
+}
+
+/// Finishes the stream's work first. The device may be lost, but must be the calling thread's.
+pub(crate) fn destroy(stream: aclrtStream) -> Result<(), aclError> {
+    if stream.is_null() {
+        return Err(fail(ACL_ERROR_INVALID_PARAM, "stream is NULL"));
+    }
+    let device = context::bound()?;
+    let found = known(stream)?;
+    found.check_device(device)?;
+    if found.is_default {
+        return Err(fail(ACL_ERROR_RT_PARAM_INVALID, "the default stream is destroyed by the device's reset"));
+    }
+    if lock(&found.state).recording.is_some() {
+        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, "the stream is being captured"));
+    }
+    match STREAMS.remove(stream) {
+        Some(found) => found.close(),
+        None => return Err(fail(ACL_ERROR_RT_INVALID_HANDLE, "the stream was destroyed meanwhile")),
+    }
+    memory::sweep();
+    Ok(())
+}
+
+pub(crate) fn synchronize(stream: aclrtStream) -> Result<(), aclError> {
+    let stream = find(stream)?;
+    stream.check_not_captured("synchronised")?;
+    stream.drain();
+    memory::sweep();
+    stream.device.check_fault()
+}
+
+pub(crate) fn is_idle(stream: aclrtStream) -> Result<bool, aclError> {
+    let stream = find(stream)?;
+    stream.check_not_captured("asked")?;
+    Ok(!stream.is_pending(stream.submitted.load(Ordering::SeqCst)))
+}
+
+/// How far each busy stream must come to be past all that is submitted now.
+pub(crate) fn pending_marks() -> Vec<(Arc<Stream>, u64)> {
+    let busy = STREAMS.select(|stream| stream.is_pending(stream.submitted.load(Ordering::SeqCst)));
+    busy.into_iter().map(|stream| (Arc::clone(&stream), stream.submitted.load(Ordering::SeqCst))).collect()
+}
+
+fn known(stream: aclrtStream) -> Result<Arc<Stream>, aclError> {
+    STREAMS.find(stream).ok_or_else(|| {
+        fail(ACL_ERROR_RT_INVALID_HANDLE, format!("stream {stream:?} was destroyed, lost by a reset, or never made"))
+    })
+}
+
+impl Stream {
+    /// Enqueues, or records in a capture; the answer is the mark to wait for, none when it was recorded.
+    pub(crate) fn push(self: &Arc<Stream>, work: Work) -> Result<Option<u64>, aclError> {
+        let mut state = lock(&self.state);
+        self.check_open(&state)?;
+        if let Some(recording) = &mut state.recording {
+            recording.add(work)?;
+            return Ok(None);
+        }
+        if state.thread.is_none() {
+            let stream = Arc::clone(self);
+            let thread = std::thread::Builder::new().name(format!("acl-stream-{:x}", self.handle));
+            let thread = thread.spawn(move || stream.work()).map_err(|error| {
+                fail(ACL_ERROR_RT_NO_STREAM_RESOURCE, format!("the system refuses a thread: {error}"))
+            })?;
+            state.thread = Some(thread);
+        }
+        state.queue.push_back(work);
+        let mark = self.submitted.fetch_add(1, Ordering::SeqCst) + 1;
+        let sleeping = std::mem::take(&mut state.parked);
+        drop(state);
+        if sleeping {
+            self.wake.notify_one();
+        }
+        Ok(Some(mark))
+    }
+
+    /// Waits until all that is submitted now is done.
+    pub(crate) fn drain(&self) {
+        self.wait_for(self.submitted.load(Ordering::SeqCst));
+    }
+
+    pub(crate) fn wait_for(&self, mark: u64) {
+        let start = Instant::now();
+        while self.is_pending(mark) {
+            if start.elapsed() < WAIT_SPIN {
+                (0..SPINS_PER_LOOK).for_each(|_| std::hint::spin_loop());
+                continue;
+            }
+            let mut state = lock(&self.state);
+            // Announced before the last look: the stream's thread completes first and looks for waiters after.
+            self.waiters.fetch_add(1, Ordering::SeqCst);
+            while self.is_pending(mark) {
+                state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.waiters.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn is_pending(&self, mark: u64) -> bool {
+        self.completed.load(Ordering::SeqCst) < mark
+    }
+
+    /// Finishes the work and ends the thread. The stream must be out of the registry.
+    pub(crate) fn close(&self) {
+        let thread = {
+            let mut state = lock(&self.state);
+            state.closing = true;
+            state.parked = false;
+            state.recording = None;
+            state.thread.take()
+        };
+        self.wake.notify_one();
+        capture::forget_stream(self.handle);
+        if let Some(thread) = thread {
+            // Its panics are caught work by work.
+            let _ = thread.join();
+        }
+        self.device.streams.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_default {
+            live::STREAMS.sub();
+        }
+    }
+
+    pub(crate) fn begin_recording(&self, recording: Recording) -> Result<(), aclError> {
+        let mut state = lock(&self.state);
+        self.check_open(&state)?;
+        if self.is_default {
+            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "the default stream cannot be captured"));
+        }
+        if state.recording.is_some() {
+            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, "the stream is being captured already"));
+        }
+        state.recording = Some(recording);
+        Ok(())
+    }
+
+    /// Looks at the capture in progress.
+    pub(crate) fn with_recording<T>(&self, look: impl FnOnce(Option<&Recording>) -> T) -> T {
+        look(lock(&self.state).recording.as_ref())
+    }
+
+    /// Ends the capture if `accept` lets it.
+    pub(crate) fn take_recording(
+        &self,
+        accept: impl FnOnce(&Recording) -> Result<(), aclError>,
+    ) -> Result<Recording, aclError> {
+        let mut state = lock(&self.state);
+        let not_captured = || fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, "the stream is not being captured");
+        accept(state.recording.as_ref().ok_or_else(not_captured)?)?;
+        state.recording.take().ok_or_else(not_captured)
+    }
+
+    /// Records an event's record when the stream is being captured; tells whether it was.
+    pub(crate) fn record_captured(&self, event: &Arc<Event>) -> Result<bool, aclError> {
+        match &mut lock(&self.state).recording {
+            Some(recording) => recording.record(event).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Records a wait when the stream is being captured; tells whether it was.
+    pub(crate) fn wait_captured(&self, event: &Arc<Event>, in_capture: bool) -> Result<bool, aclError> {
+        match &mut lock(&self.state).recording {
+            Some(recording) => recording.wait(event, in_capture).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Refuses what a stream under capture cannot answer, which also spoils the capture.
+    pub(crate) fn check_not_captured(&self, what: &str) -> Result<(), aclError> {
+        if let Some(recording) = &mut lock(&self.state).recording {
+            recording.invalidate();
+            let text = format!("a stream under capture cannot be {what}; the capture is invalid now");
+            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, text));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_captured(&self) -> bool {
+        lock(&self.state).recording.is_some()
+    }
+
+    fn check_open(&self, state: &State) -> Result<(), aclError> {
+        if state.closing {
+            return Err(fail(ACL_ERROR_RT_INVALID_HANDLE, "the stream is being destroyed"));
+        }
+        Ok(())
+    }
+
+    fn check_device(&self, device: &Device) -> Result<(), aclError> {
+        if self.device.id != device.id {
+            let text =
+                format!("stream {:#x} is of device {}, device {} is current", self.handle, self.device.id, device.id);
+            return Err(fail(ACL_ERROR_RT_STREAM_CONTEXT, text));
+        }
+        Ok(())
+    }
+
+    /// The stream's thread.
+    fn work(&self) {
+        let mut batch = VecDeque::new();
+        let mut taken = 0;
+        loop {
+            self.look_for_more(taken);
+            {
+                let mut state = lock(&self.state);
+                while state.queue.is_empty() {
+                    if state.closing {
+                        return;
+                    }
+                    state.parked = true;
+                    state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                state.parked = false;
+                // Both queues keep their room, so a steady flow allocates nothing.
+                std::mem::swap(&mut state.queue, &mut batch);
+            }
+            for work in batch.drain(..) {
+                self.perform(work);
+                taken += 1;
+                self.completed.store(taken, Ordering::SeqCst);
+                if self.waiters.load(Ordering::SeqCst) > 0 {
+                    // The lock puts this after a waiter's look and before its sleep is over.
+                    drop(lock(&self.state));
+                    self.done.notify_all();
+                }
+            }
+        }
+    }
+
+    fn look_for_more(&self, taken: u64) {
+        let start = Instant::now();
+        while self.submitted.load(Ordering::SeqCst) == taken && start.elapsed() < SPIN {
+            (0..SPINS_PER_LOOK).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    fn perform(&self, work: Work) {
+        let name = work.name();
+        // Dropping the work is part of it: what it holds is released before anyone sees it complete.
+        let done = catch_unwind(AssertUnwindSafe(move || {
+            work.run(&[], self.device);
+            drop(work);
+        }));
+        if let Err(panic) = done {
+            let text = format!("{name} panicked: {}", panic_text(&*panic));
+            self.device.set_fault(ACL_ERROR_RT_AICORE_EXCEPTION, text);
+        }
+    }
+}
+
+impl Work {
+    fn name(&self) -> &'static str {
+        match self {
+            Work::Launch { op, .. } => op.name(),
+            Work::Copy { .. } => "copy",
+            Work::Fill { .. } => "memset",
+            Work::Record(_) | Work::CapturedRecord(_) => "event record",
+            Work::Wait(_) => "event wait",
+            Work::Model { .. } => "captured model",
+        }
+    }
+
+    /// `records` are the tickets of the model this work is part of. On a lost device only events happen.
+    fn run(&self, records: &[Arc<Ticket>], device: &Device) {
+        match self {
+            Work::Record(ticket) => ticket.complete(),
+            Work::CapturedRecord(index) => records[*index].complete(),
+            Work::Wait(ticket) => ticket.wait(),
+            Work::Model { model, waits, records } => {
+                // Whatever happens inside, the records complete: others may wait for them.
+                let _complete = CompleteAll(records);
+                waits.iter().for_each(|ticket| ticket.wait());
+                model.steps.iter().for_each(|step| step.run(records, device));
+            }
+            _ if device.fault() != ACL_SUCCESS => {}
+            Work::Launch { op, workspace } => {
+                if let Err(code) = op.launch(workspace.0) {
+                    device.set_fault(code, format!("{} failed", op.name()));
+                }
+            }
+            // SAFETY: the ranges were checked when the copy was submitted; the holds keep what is ACL's mapped, and pageable
+            // host memory is the caller's to keep until the call it gave it to has returned.
+            Work::Copy { to, from, bytes, .. } => unsafe { memory::copy(to.0, from.0, *bytes) },
+            // SAFETY: the range was checked when the memset was submitted, and the hold keeps it mapped.
+            Work::Fill { to, value, bytes, .. } => unsafe { memory::fill(to.0, *value, *bytes) },
+        }
+    }
+}
+
+struct CompleteAll<'a>(&'a [Arc<Ticket>]);
+
+impl Drop for CompleteAll<'_> {
+    fn drop(&mut self) {
+        for ticket in self.0.iter().filter(|ticket| !ticket.is_complete()) {
+            ticket.complete();
+        }
+    }
+}
