@@ -9,7 +9,7 @@
 pub mod convert;
 pub mod elementwise;
 pub mod isa;
-//pub mod matmul;
+pub mod matmul;
 pub mod rows;
 pub mod team;
 

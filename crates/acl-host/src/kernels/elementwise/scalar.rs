@@ -55,7 +55,7 @@ binary! {
 /// As the binary functions.
 pub unsafe fn add_scaled(n: usize, a: *const f32, b: *const f32, scale: f32, out: *mut f32) {
     // SAFETY: `i < n`.
-    (0..n).for_each(|i| unsafe { *out.add(i) = (*b.add(i)).mul_add(scale, *a.add(i)) });
+    (0..n).for_each(|i| unsafe { *out.add(i) = *a.add(i) + scale * *b.add(i) });
 }
 
 /// # Safety
