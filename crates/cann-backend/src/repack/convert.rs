@@ -184,17 +184,19 @@ fn pieces<E>(from: GgmlType, src: &[u8], mut each: impl FnMut(usize, &[f32]) -> 
 
 fn to_f16(from: GgmlType, src: &[u8], out: &mut [u8]) -> u64 {
     let mut count = 0;
-    let mut halves = [f16::ZERO; PIECE];
+    let (mut near, mut halves) = ([0.0; PIECE], [f16::ZERO; PIECE]);
     let done: Result<(), std::convert::Infallible> = pieces(from, src, |at, values| {
-        let mut near = [0.0; PIECE];
-        for (near, x) in near.iter_mut().zip(values) {
-            // Infinities stay what they are.
-            let large = x.abs() > 65504.0 && x.is_finite();
-            count += u64::from(large);
-            *near = if large { saturated(*x) } else { *x };
-        }
         let halves = &mut halves[..values.len()];
-        halves.convert_from_f32_slice(&near[..values.len()]);
+        if largest(values) <= f16::MAX.to_f32() {
+            halves.convert_from_f32_slice(values);
+        } else {
+            for (near, x) in near.iter_mut().zip(values) {
+                // Infinities stay what they are.
+                *near = if x.is_finite() { saturated(*x) } else { *x };
+                count += u64::from(near.to_bits() != x.to_bits());
+            }
+            halves.convert_from_f32_slice(&near[..values.len()]);
+        }
         for (out, half) in out[at * 2..].as_chunks_mut().0.iter_mut().zip(halves) {
             *out = half.to_le_bytes();
         }
@@ -202,6 +204,12 @@ fn to_f16(from: GgmlType, src: &[u8], out: &mut [u8]) -> u64 {
     });
     let Ok(()) = done;
     count
+}
+
+/// The largest magnitude; infinite or NaN if any value is. Magnitudes compare as their bits do.
+#[inline(always)]
+fn largest(values: &[f32]) -> f32 {
+    f32::from_bits(values.iter().fold(0, |max, x| max.max(x.to_bits() & 0x7fff_ffff)))
 }
 
 fn to_q8_0(from: GgmlType, src: &[u8], quants: &mut [u8], scales: &mut [u8]) -> Result<(), NotFinite> {
@@ -234,9 +242,7 @@ fn exact_scale(from: GgmlType, block: &[u8]) -> Option<f16> {
 /// Scale and quants of 32 values, each within half a scale; `None` if a value is not finite or too large.
 #[inline(always)]
 fn q8_group(values: &[f32; 32], known: Option<f16>, q: &mut [u8; 32]) -> Option<f16> {
-    // Magnitudes compare as their bits do, and what is not finite is larger than what is.
-    let bits = values.iter().fold(0, |max, x| max.max(x.to_bits() & 0x7fff_ffff));
-    let largest = f32::from_bits(bits);
+    let largest = largest(values);
     if !largest.is_finite() {
         return None;
     }
