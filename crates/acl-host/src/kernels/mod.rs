@@ -5,7 +5,7 @@
 //! chunks of work over threads. Absent on purpose: allocation on hot paths, thread pools per call, and any choice made at
 //! compile time beyond the processor's architecture.
 
-//pub mod attention;
+pub mod attention;
 pub mod convert;
 pub mod elementwise;
 pub mod isa;

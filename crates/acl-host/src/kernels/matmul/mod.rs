@@ -272,7 +272,7 @@ impl Product<'_> {
             f(first, sums);
             for (r, row) in sums.chunks_exact(cols).enumerate() {
                 // SAFETY: chunks are disjoint ranges of columns.
-                unsafe { self.store(&p.out, r, first, row) }
+                unsafe { p.out.store(self.convert, r, first, row) }
             }
         });
     }
@@ -323,7 +323,7 @@ impl Product<'_> {
                     }
                 }
                 // SAFETY: as above.
-                unsafe { block.finish(self) }
+                unsafe { block.finish(self.convert) }
             });
         }
     }
@@ -389,7 +389,7 @@ impl Product<'_> {
                     }
                 }
                 // SAFETY: as above.
-                unsafe { block.finish(self) }
+                unsafe { block.finish(self.convert) }
             });
         }
     }
@@ -407,27 +407,6 @@ impl Product<'_> {
                 DenseType::F32 => out.copy_from_slice(std::slice::from_raw_parts(start.cast(), x.cols)),
                 DenseType::F16 => self.convert.f16_to_f32(std::slice::from_raw_parts(start.cast(), x.cols), out),
                 DenseType::Bf16 => self.convert.bf16_to_f32(std::slice::from_raw_parts(start.cast(), x.cols), out),
-            }
-        }
-    }
-
-    /// Writes `values` to row `row` from column `col` on.
-    ///
-    /// # Safety
-    /// No other thread uses these elements now.
-    unsafe fn store(&self, out: &OutView<'_>, row: usize, col: usize, values: &[f32]) {
-        assert!(row < out.rows && col + values.len() <= out.cols);
-        let to = out.element(row, col);
-        // SAFETY: the elements are inside the view and ours; alignment is checked where slices are made.
-        unsafe {
-            if out.ty == DenseType::F32 {
-                return std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), to, size_of_val(values));
-            }
-            assert!(to.cast::<u16>().is_aligned(), "unaligned output");
-            let to = std::slice::from_raw_parts_mut(to.cast::<u16>(), values.len());
-            match out.ty {
-                DenseType::Bf16 => self.convert.f32_to_bf16(values, to),
-                _ => self.convert.f32_to_f16(values, to),
             }
         }
     }
@@ -494,7 +473,7 @@ impl<'a> Block<'a> {
     ///
     /// # Safety
     /// As `add`.
-    unsafe fn finish(&self, product: &Product<'_>) {
+    unsafe fn finish(&self, convert: &ConvertFns) {
         if self.direct {
             return;
         }
@@ -502,7 +481,7 @@ impl<'a> Block<'a> {
             // SAFETY: the row is inside `sums`, and the output's columns are ours.
             unsafe {
                 let row = std::slice::from_raw_parts(self.to.add(r * self.stride), self.cols.len());
-                product.store(self.out, self.row0 + r, self.cols.start, row);
+                self.out.store(convert, self.row0 + r, self.cols.start, row);
             }
         }
     }

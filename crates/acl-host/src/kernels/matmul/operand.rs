@@ -1,5 +1,6 @@
 //! What a product reads and writes: views that know their extents and are checked once, when they are made.
 
+use super::super::convert::ConvertFns;
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
@@ -111,6 +112,29 @@ impl<'a> DenseView<'a> {
                 DenseType::Bf16 => bf16::from_bits(at.cast::<u16>().read_unaligned()).to_f32(),
             }
         }
+    }
+
+    /// Part of a row in place, if the view is of adjacent, aligned `f32`.
+    #[inline]
+    pub fn row_f32(&self, row: usize, col: usize, len: usize) -> Option<&'a [f32]> {
+        let at = self.adjacent(row, col, len)?.cast::<f32>();
+        // SAFETY: `adjacent` found `len` elements inside the view; the alignment is checked.
+        (self.ty == DenseType::F32 && at.is_aligned()).then(|| unsafe { std::slice::from_raw_parts(at, len) })
+    }
+
+    /// Part of a row in place, as bits, if the view is of adjacent, aligned `f16`.
+    #[inline]
+    pub fn row_f16(&self, row: usize, col: usize, len: usize) -> Option<&'a [u16]> {
+        let at = self.adjacent(row, col, len)?.cast::<u16>();
+        // SAFETY: as in `row_f32`.
+        (self.ty == DenseType::F16 && at.is_aligned()).then(|| unsafe { std::slice::from_raw_parts(at, len) })
+    }
+
+    /// Where `len` elements of a row lie side by side.
+    #[inline]
+    fn adjacent(&self, row: usize, col: usize, len: usize) -> Option<*const u8> {
+        assert!(row < self.rows && col <= self.cols && len <= self.cols - col);
+        (self.col_stride == 1 && len > 0).then(|| self.element(row, col))
     }
 
     /// The address of an element; meaningful for elements of the view only.
@@ -332,6 +356,27 @@ impl<'a> OutView<'a> {
         row_stride: usize,
     ) -> OutView<'a> {
         OutView { data, ty, rows, cols, row_stride, borrow: PhantomData }
+    }
+
+    /// Writes `values` to row `row` from column `col` on, narrowed if need be.
+    ///
+    /// # Safety
+    /// No other thread uses these elements now.
+    pub unsafe fn store(&self, convert: &ConvertFns, row: usize, col: usize, values: &[f32]) {
+        assert!(row < self.rows && col + values.len() <= self.cols);
+        let to = self.element(row, col);
+        // SAFETY: the elements are inside the view and ours; alignment is checked where a slice is made.
+        unsafe {
+            if self.ty == DenseType::F32 {
+                return std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), to, size_of_val(values));
+            }
+            assert!(to.cast::<u16>().is_aligned(), "unaligned output");
+            let to = std::slice::from_raw_parts_mut(to.cast::<u16>(), values.len());
+            match self.ty {
+                DenseType::Bf16 => convert.f32_to_bf16(values, to),
+                _ => convert.f32_to_f16(values, to),
+            }
+        }
     }
 
     /// The address of an element; meaningful for elements of the view only.
