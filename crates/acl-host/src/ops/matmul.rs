@@ -148,21 +148,17 @@ fn product(a: View, b: View, out: View) -> Checked {
 fn folded(mut a: View, mut b: View, mut out: View) -> (View, View, View) {
     while a.rank() > 2 {
         let batch = a.rank() - 3;
-        let unmoved = a.dim(batch) == 1 || b.strides()[batch] == 0;
-        match (unmoved, rows_merged(&a), rows_merged(&out)) {
-            (true, Some(x), Some(y)) => (a, b, out) = (x, b.selected(batch, 0), y),
-            _ => break,
+        let (count, m) = (a.dim(batch), a.dim(batch + 1));
+        let merges = |v: &View| {
+            let (outer, inner) = (v.strides()[batch], v.strides()[batch + 1]);
+            count == 1 || m == 1 || outer == inner * m as isize
+        };
+        if (count != 1 && b.strides()[batch] != 0) || !merges(&a) || !merges(&out) {
+            break;
         }
+        (a, b, out) = (a.rows_merged(batch), b.selected(batch, 0), out.rows_merged(batch));
     }
     (a, b, out)
-}
-
-/// With the last batch dim merged into the rows; `None` where strides do not allow.
-fn rows_merged(view: &View) -> Option<View> {
-    let (batch, rank) = (view.rank() - 3, view.rank());
-    let mut order: Vec<usize> = (0..rank).collect();
-    order[batch..].rotate_right(1);
-    Some(view.permuted(&order).merged_from(rank - 2)?.transposed())
 }
 
 /// Calls `f` with the matrices of every batch.
@@ -186,6 +182,10 @@ impl Bytes {
     pub(super) fn under(view: &View) -> Bytes {
         let (low, high) = view.span();
         Bytes(View::packed(view.ptr().with_addr(low), DType::U8, &[high - low]))
+    }
+
+    pub(super) fn of(workspace: &mut [u8]) -> Bytes {
+        Bytes(View::packed(workspace.as_mut_ptr(), DType::U8, &[workspace.len()]))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -315,7 +315,7 @@ pub(super) fn products(mut items: Vec<Item>) -> Op {
     let sums = chunks.iter().map(|c| c.rows.len() * c.cols.len()).max().unwrap_or(0);
     let bytes = bytes_of::<u8>(threads * each) + bytes_of::<f32>(threads * sums);
     Op::new(bytes, move |run| {
-        let scratch = Bytes(View::packed(run.take::<u8>(threads * each).as_mut_ptr(), DType::U8, &[threads * each]));
+        let scratch = Bytes::of(run.take::<u8>(threads * each));
         let sums = scratch_rows::<f32>(run, threads, sums);
         run.team.run_slots(chunks.len().div_ceil(run_len), &|at, slot| {
             let scratch = scratch.write(slot * each..(slot + 1) * each);
