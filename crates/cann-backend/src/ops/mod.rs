@@ -40,6 +40,7 @@ mod triangle;
 mod unary;
 mod view;
 
+pub(crate) use norm::fuse_rms_norm_mul;
 pub use operand::Operand;
 
 /// One parameter: ggml's name, its default (none: it must be given) and what it means.

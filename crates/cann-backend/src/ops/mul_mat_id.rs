@@ -1,5 +1,121 @@
-//! Placeholder.
+//! MUL_MAT_ID: products with experts chosen by index on the device. Only the chosen experts are gathered, in their own type,
+//! for as many tokens at once as the scratch bound allows.
 
+use acl_sys::*;
+
+use super::mul_mat::{PREC, QuantWeight, check_quantised, multiply_quantised, product};
+use super::operand::dtype_bytes;
 use super::*;
+use crate::lower::TensorArg;
 
-pub(super) static OPS: &[OpDef] = &[];
+/// Bytes of gathered experts held at once, if one token's fit.
+const SCRATCH_BYTES: i64 = 64 << 20;
+
+pub(super) static OPS: &[OpDef] = &[OpDef {
+    name: "MUL_MAT_ID",
+    src: &["experts", "b", "ids"],
+    params: &[PREC],
+    doc: "experts[:, :, ids[e, t]] times b[:, e mod b.ne1, t] at [:, e, t]",
+    types: "experts any float or block type; b f32, f16, bf16; ids i32; the result is f32",
+    infer,
+    plan,
+}];
+
+fn infer(cx: &InferCx) -> Result<Inferred, Error> {
+    let (experts, b, ids) = (cx.src(0), cx.src(1), cx.src(2));
+    cx.float(1)?;
+    cx.is(2, &[GgmlType::I32])?;
+    let float = matches!(experts.ty, GgmlType::F32 | GgmlType::F16 | GgmlType::Bf16);
+    cx.require(float || experts.ty.is_quantized(), || "experts must be a float or block type".into())?;
+    cx.require(experts.ne[0] == b.ne[0], || "experts and b must have rows of the same length".into())?;
+    cx.require(experts.ne[3] == 1 && b.ne[3] == 1, || "experts and b have up to 3 dimensions".into())?;
+    let tokens = ids.ne[1] == b.ne[2] && ids.ne[2] == 1 && ids.ne[3] == 1;
+    cx.require(tokens, || "ids must be [experts used, b.ne2]".into())?;
+    cx.require(b.ne[1] > 0 && ids.ne[0] % b.ne[1] == 0, || "ids.ne0 must be a multiple of b.ne1".into())?;
+    cx.packed(GgmlType::F32, [experts.ne[1], ids.ne[0], b.ne[2], 1])
+}
+
+fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
+    let (experts, b, ids, out) = (cx.src(0), cx.src(1).arg()?, cx.src(2).arg()?, cx.dst.arg()?);
+    let (k, used, tokens) = (experts.ne[0], ids.ne[0], ids.ne[1]);
+    if k == 0 {
+        return lower.fill_scalar(&out, 0.0);
+    }
+    // One input row for each expert of each token, `[k, used, tokens]`; a single row is left to broadcasting.
+    let b = b.at(3, 0);
+    let b = if b.ne[1] == 1 || b.ne[1] == used {
+        b
+    } else {
+        let rows = lower.scratch(b.dtype, &[k, used, tokens]);
+        let (into, from) = (rows.split(1, b.ne[1]), b.split(1, b.ne[1]));
+        lower.call(AclOp::aclnnInplaceCopy, [into.into(), from.into()])?;
+        rows
+    };
+    let (ids, out) = (ids.at(3, 0).at(2, 0), out.at(3, 0));
+    let plain = matches!(experts.layout, Layout::Plain | Layout::Blocks);
+    let (parts, x) = if plain {
+        (vec![experts.values(lower)?.at(3, 0)], b)
+    } else {
+        check_quantised(lower, experts.layout, k)?;
+        let dtype = if lower.caps.group_quant_f32 { ACL_FLOAT } else { ACL_FLOAT16 };
+        let x = lower.to_dtype(&b, dtype)?;
+        let x = lower.contiguous(&x)?;
+        let groups = [Some(experts.packed_quants()?), Some(experts.scales()?), experts.offsets()?];
+        (groups.into_iter().flatten().map(|t| t.at(4, 0)).collect(), x)
+    };
+    let bytes: i64 = parts.iter().map(|p| p.ne[..p.ne.len() - 1].iter().product::<i64>() * dtype_bytes(p.dtype)).sum();
+    let step = (SCRATCH_BYTES / (bytes * used).max(1)).clamp(1, tokens);
+    let gathered: Vec<TensorArg> = parts
+        .iter()
+        .map(|p| {
+            let rest = p.ne.len() - 1;
+            let ne: Vec<i64> = p.ne[..rest].iter().copied().chain([used, step]).collect();
+            lower.scratch(p.dtype, &ne)
+        })
+        .collect();
+    let mut first = 0;
+    while first < tokens {
+        let len = step.min(tokens - first);
+        let index = ids.narrow(1, first, len);
+        let chosen: Vec<TensorArg> = gathered.iter().map(|t| t.narrow(t.ne.len() - 1, 0, len)).collect();
+        for (part, into) in parts.iter().zip(&chosen) {
+            lower.gather(part, &index, into)?;
+        }
+        let (x, out) = (x.narrow(2, first, len), out.narrow(2, first, len));
+        if plain {
+            // A matrix for each row: rows and tokens are both batches, of products with one row.
+            let lone = |t: &TensorArg| t.view(&[t.ne[0], 1, t.ne[1], t.ne[2]], &[t.nb[0], t.nb[1], t.nb[1], t.nb[2]], 0);
+            product(lower, &lone(&x), &chosen[0].permuted(&[1, 0, 2, 3]), &lone(&out))?;
+        } else {
+            products_quantised(lower, experts.layout, &chosen, &x, &out)?;
+        }
+        first += len;
+    }
+    Ok(())
+}
+
+fn products_quantised(
+    lower: &mut Lower,
+    layout: Layout,
+    chosen: &[TensorArg],
+    x: &TensorArg,
+    out: &TensorArg,
+) -> Result<(), Unsupported> {
+    for t in 0..out.ne[2] {
+        for e in 0..out.ne[1] {
+            let matrix = |p: &TensorArg| p.at(4, t).at(3, e);
+            let mut quants = matrix(&chosen[0]);
+            if layout != Layout::Q8_0 {
+                // Gathered as bytes, multiplied as int4.
+                quants.dtype = ACL_INT4;
+                quants.ne[0] *= 2;
+                quants.nb.iter_mut().skip(1).for_each(|n| *n *= 2);
+            }
+            let offsets = chosen.get(2).map(matrix);
+            let weight = QuantWeight::from_groups(&quants, &matrix(&chosen[1]), offsets.as_ref());
+            let row = |p: &TensorArg, e: i64| p.at(2, t).narrow(1, e, 1);
+            multiply_quantised(lower, &row(x, e % x.ne[1]), &weight, &row(out, e))?;
+        }
+    }
+    Ok(())
+}

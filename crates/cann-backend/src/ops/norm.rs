@@ -1,5 +1,150 @@
-//! Placeholder.
+//! Normalisation: RMS_NORM NORM L2_NORM GROUP_NORM.
 
+use acl_sys::*;
+
+use super::operand::axis;
+use super::steps::scalar;
 use super::*;
+use crate::lower::{Arg, TensorArg};
+use crate::refuse;
 
-pub(super) static OPS: &[OpDef] = &[];
+const EPS: ParamDef = ParamDef { name: "eps", default: Default::Num(1e-5), doc: "added to the mean square or variance" };
+
+pub(super) static OPS: &[OpDef] = &[
+    OpDef {
+        name: "RMS_NORM",
+        src: &["x"],
+        params: &[EPS],
+        doc: "x / sqrt(mean(x^2) + eps) along ne0",
+        types: "f32",
+        infer,
+        plan: plan_rms_norm,
+    },
+    OpDef {
+        name: "NORM",
+        src: &["x"],
+        params: &[EPS],
+        doc: "(x - mean) / sqrt(variance + eps) along ne0",
+        types: "f32",
+        infer,
+        plan: plan_norm,
+    },
+    OpDef {
+        name: "L2_NORM",
+        src: &["x"],
+        params: &[ParamDef { name: "eps", default: Default::Num(1e-5), doc: "least divisor" }],
+        doc: "x / max(sqrt(sum(x^2)), eps) along ne0",
+        types: "f32",
+        infer,
+        plan: plan_l2_norm,
+    },
+    OpDef {
+        name: "GROUP_NORM",
+        src: &["x"],
+        params: &[
+            ParamDef { name: "n_groups", default: Default::Required, doc: "groups that ne2 is divided into" },
+            ParamDef { name: "eps", default: Default::Num(1e-6), doc: "added to the variance" },
+        ],
+        doc: "(x - mean) / sqrt(variance + eps) over ne0, ne1 and ceil(ne2 / n_groups) channels",
+        types: "f32",
+        infer: |cx| {
+            cx.require(cx.params.i64("n_groups") >= 1, || "n_groups must be at least 1".into())?;
+            infer(cx)
+        },
+        plan: plan_group_norm,
+    },
+];
+
+fn infer(cx: &InferCx) -> Result<Inferred, Error> {
+    cx.is(0, &[GgmlType::F32])?;
+    cx.require(cx.params.f64("eps") >= 0.0, || format!("eps must be at least 0, not {}", cx.params.f64("eps")))?;
+    cx.like(0)
+}
+
+fn eps(cx: &NodeCx) -> f64 {
+    f64::from(cx.params().f32("eps"))
+}
+
+fn plan_rms_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
+    let x = cx.src(0).arg()?;
+    let ones = lower.constant_f32(&vec![1.0; x.ne[0] as usize], &x.ne[..1]);
+    rms_norm(lower, &x, &ones, eps(cx), &cx.dst.arg()?)
+}
+
+fn rms_norm(lower: &mut Lower, x: &TensorArg, gamma: &TensorArg, eps: f64, out: &TensorArg) -> Result<(), Unsupported> {
+    let rstd = lower.scratch(ACL_FLOAT, &[1, x.ne[1], x.ne[2], x.ne[3]]);
+    lower.call(AclOp::aclnnRmsNorm, [x.clone().into(), gamma.clone().into(), Arg::F64(eps), out.clone().into(), rstd.into()])
+}
+
+/// Writes RMS_NORM followed by MUL with a row of weights as one call into the result of MUL. False, and nothing written, when
+/// `mul` is no such product. The caller sees to it that nothing else reads the result of `norm`.
+pub(crate) fn fuse_rms_norm_mul(norm: &NodeCx, mul: &NodeCx, lower: &mut Lower) -> Result<bool, Unsupported> {
+    let (Some(a), Some(b)) = (mul.opt(0), mul.opt(1)) else { return Ok(false) };
+    let same = |o: &Operand| o.mem == norm.dst.mem && o.ne == norm.dst.ne && o.nb == norm.dst.nb;
+    // MUL is symmetric, but only its first operand gives the result its shape.
+    let weight = if same(a) { b } else { a };
+    let row = [norm.dst.ne[0], 1, 1, 1];
+    let fits = (same(a) || same(b)) && mul.dst.ne == norm.dst.ne && mul.dst.ty == GgmlType::F32;
+    if norm.node.op.name != "RMS_NORM"
+        || mul.node.op.name != "MUL"
+        || !fits
+        || weight.ty != GgmlType::F32
+        || weight.ne != row
+        || !weight.is_contiguous()
+    {
+        return Ok(false);
+    }
+    let weight = weight.arg()?;
+    let gamma = weight.view(&weight.ne[..1], &weight.nb[..1], 0);
+    rms_norm(lower, &norm.src(0).arg()?, &gamma, eps(norm), &mul.dst.arg()?)?;
+    Ok(true)
+}
+
+fn plan_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
+    let x = cx.src(0).arg()?;
+    layer_norm(lower, &x, eps(cx), &cx.dst.arg()?)
+}
+
+fn layer_norm(lower: &mut Lower, x: &TensorArg, eps: f64, out: &TensorArg) -> Result<(), Unsupported> {
+    let shape = Arg::Ints(vec![x.ne[0]]);
+    let none = || Arg::NoTensor;
+    let (x, out) = (x.clone().into(), out.clone().into());
+    lower.call(AclOp::aclnnLayerNorm, [x, shape, none(), none(), Arg::F64(eps), out, none(), none()])
+}
+
+fn plan_l2_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
+    let (x, out) = (cx.src(0).arg()?, cx.dst.arg()?);
+    let norm = lower.scratch(ACL_FLOAT, &[1, x.ne[1], x.ne[2], x.ne[3]]);
+    let along = Arg::Ints(vec![axis(0)]);
+    lower.call(AclOp::aclnnNorm, [x.clone().into(), scalar(2.0), along, Arg::Bool(true), norm.clone().into()])?;
+    let least = lower.scratch_like(&norm, ACL_FLOAT);
+    lower.call(AclOp::aclnnClampMin, [norm.into(), scalar(cx.params().f32("eps")), least.clone().into()])?;
+    lower.div(&x, &least, &out)
+}
+
+fn plan_group_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
+    let (x, out) = (cx.src(0).arg()?, cx.dst.arg()?);
+    let x = lower.contiguous(&x)?;
+    let (channels, batch, groups) = (x.ne[2], x.ne[3], cx.params().i64("n_groups"));
+    let plane = x.ne[0] * x.ne[1];
+    if channels % groups == 0 && eps(cx) > 0.0 {
+        let [mean, rstd] = [(); 2].map(|()| lower.scratch(ACL_FLOAT, &[groups, batch]));
+        let sizes = [batch, channels, plane, groups].map(Arg::I64);
+        let args = [x.into(), Arg::NoTensor, Arg::NoTensor].into_iter().chain(sizes);
+        let results = [Arg::F64(eps(cx)), out.into(), mean.into(), rstd.into()];
+        return lower.call(AclOp::aclnnGroupNorm, args.chain(results));
+    }
+    // The last group is short or there is none: the vendor's operator has equal groups only.
+    let per_group = (channels + groups - 1) / groups;
+    let used = (channels + per_group - 1) / per_group;
+    if used > 1024 {
+        refuse!("{used} groups of unequal size");
+    }
+    for g in 0..used {
+        let first = g * per_group;
+        let len = per_group.min(channels - first) * plane;
+        let group = |t: &TensorArg| t.view(&[len, batch], &[t.nb[0], t.nb[3]], first * plane * 4);
+        layer_norm(lower, &group(&x), eps(cx), &group(&out))?;
+    }
+    Ok(())
+}

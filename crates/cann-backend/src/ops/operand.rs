@@ -219,7 +219,10 @@ impl Operand {
 
     fn dequantised(&self, lower: &mut Lower) -> Result<TensorArg, Unsupported> {
         let quants = if self.layout == Layout::Q8_0 { self.quants()? } else { self.packed_quants()? };
-        let out = lower.dequantise(self.layout, &quants, &self.scales()?, self.offsets()?.as_ref())?;
+        let mut ne = quants.ne.clone();
+        ne[0] = Self::GROUP;
+        let out = lower.scratch(ACL_FLOAT, &ne);
+        lower.dequantise(self.layout, &quants, &self.scales()?, self.offsets()?.as_ref(), &out)?;
         Ok(out.reshaped(&self.ne))
     }
 }

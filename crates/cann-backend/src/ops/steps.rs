@@ -94,6 +94,11 @@ impl Lower<'_> {
         self.call(AclOp::aclnnCast, [src.clone().into(), Arg::DType(dst.dtype), dst.clone().into()])
     }
 
+    /// Rows of `table` (`[row, n]`) by `index`; `out` has the row, then the index tensor's dimensions.
+    pub fn gather(&mut self, table: &TensorArg, index: &TensorArg, out: &TensorArg) -> Planned {
+        self.call(AclOp::aclnnGatherV2, [table.clone().into(), Arg::I64(0), index.clone().into(), out.clone().into()])
+    }
+
     /// The tensor itself, or a packed conversion of it.
     pub fn to_dtype(&mut self, t: &TensorArg, dtype: aclDataType) -> Planned<TensorArg> {
         if t.dtype == dtype {
@@ -114,7 +119,7 @@ impl Lower<'_> {
         Ok(out)
     }
 
-    /// f32 values of quants in groups: `(q + offset) * scale`, packed, `[32, groups, …]`. Int4 comes as its bytes,
+    /// f32 values of quants in groups: `out = (q + offset) * scale`, `[32, groups, …]`. Int4 comes as its bytes,
     /// `[16, groups, …]`; scales and offsets are `[1, groups, …]`.
     pub fn dequantise(
         &mut self,
@@ -122,12 +127,10 @@ impl Lower<'_> {
         quants: &TensorArg,
         scales: &TensorArg,
         offsets: Option<&TensorArg>,
-    ) -> Planned<TensorArg> {
-        let mut ne = quants.ne.clone();
-        ne[0] = Operand::GROUP;
-        let out = self.scratch(ACL_FLOAT, &ne);
+        out: &TensorArg,
+    ) -> Planned {
         match layout {
-            Layout::Q8_0 => self.assign(&out, quants)?,
+            Layout::Q8_0 => self.assign(out, quants)?,
             Layout::Q4_0 | Layout::Int4Affine => {
                 // A byte is 16 hi + (lo & 15) with both nibbles signed: hi = floor(byte / 16), the rest wraps at 8.
                 let nibble = |first: i64| {
@@ -149,8 +152,7 @@ impl Lower<'_> {
         if let Some(offsets) = offsets {
             self.call(AclOp::aclnnInplaceAdd, [out.clone().into(), offsets.clone().into(), ONE])?;
         }
-        self.call(AclOp::aclnnInplaceMul, [out.clone().into(), scales.clone().into()])?;
-        Ok(out)
+        self.call(AclOp::aclnnInplaceMul, [out.clone().into(), scales.clone().into()])
     }
 }
 
