@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use acl_sys::*;
 
 use crate::kernels::team::Team;
-use crate::runtime::{DevicePtr, Launch, Work, context, live, submit};
+use crate::runtime::{DevicePtr, Launch, Work, config, context, live, submit};
 use crate::tensor::Elem;
 
 /// Elements of cheap work below which a second thread does not pay.
@@ -96,6 +96,9 @@ pub(crate) struct Run {
     taken: AtomicUsize,
     pub(crate) team: &'static Team,
 }
+
+// SAFETY: the one thing that is not `Sync` by itself is the workspace, of which `take` hands out each piece once.
+unsafe impl Sync for Run {}
 
 /// Workspace bytes for `len` elements of `T`, rounded so that the next piece is aligned.
 pub(crate) const fn bytes_of<T>(len: usize) -> usize {
@@ -313,7 +316,7 @@ unsafe fn executor_at(executor: *mut aclOpExecutor) -> Option<*mut Executor> {
 }
 
 /// The one team every operator computes with.
-fn team() -> &'static Team {
+pub(crate) fn team() -> &'static Team {
     static TEAM: OnceLock<Team> = OnceLock::new();
-    TEAM.get_or_init(|| Team::new(std::thread::available_parallelism().map_or(1, usize::from)))
+    TEAM.get_or_init(|| Team::new(config::settings().threads))
 }
