@@ -1,0 +1,5 @@
+//! Link arguments of a Node-API addon.
+
+fn main() {
+    napi_build::setup();
+}

@@ -1,0 +1,184 @@
+//! Plans and their runs. A run is started, given its inputs (copied at once into the plan's staging) and submitted.
+
+use cann_backend::plan::{Plan as Core, RunBuilder, RunResult};
+use napi::bindgen_prelude::{BufferSlice, Object};
+use napi::{Env, Result};
+use napi_derive::napi;
+
+use crate::convert;
+use crate::device::{Nullable, nullable};
+use crate::error::OrJs;
+use crate::promise::promise;
+use crate::state::CancelToken;
+use crate::tensor::Tensor;
+
+#[napi(object, object_from_js = false)]
+pub struct PlanPort {
+    #[napi(js_name = "type")]
+    pub ty: &'static str,
+    pub ne: Vec<f64>,
+    pub nbytes: f64,
+}
+
+#[napi(object, object_from_js = false)]
+pub struct ReportRow {
+    pub node: String,
+    pub op: String,
+    pub device: String,
+    pub calls: Vec<String>,
+    #[napi(ts_type = "string | null")]
+    pub note: Nullable,
+}
+
+#[napi]
+pub struct Plan {
+    pub(crate) inner: Core,
+}
+
+#[napi]
+impl Plan {
+    #[napi(getter, catch_unwind)]
+    pub fn scratch_bytes(&self) -> f64 {
+        self.inner.scratch_bytes() as f64
+    }
+
+    #[napi(getter, catch_unwind)]
+    pub fn inputs(&self) -> Vec<String> {
+        self.inner.inputs()
+    }
+
+    #[napi(getter, catch_unwind)]
+    pub fn outputs(&self) -> Vec<String> {
+        self.inner.outputs()
+    }
+
+    #[napi(catch_unwind, ts_return_type = "PlanPort | null")]
+    pub fn input_info(&self, name: String) -> Option<PlanPort> {
+        self.inner.input_info(&name).map(port)
+    }
+
+    #[napi(catch_unwind, ts_return_type = "PlanPort | null")]
+    pub fn output_info(&self, name: String) -> Option<PlanPort> {
+        self.inner.output_info(&name).map(port)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn start(&self, env: &Env) -> Result<Run> {
+        Ok(Run { builder: Some(self.inner.start().or_js(env)?) })
+    }
+
+    #[napi(catch_unwind)]
+    pub fn report(&self) -> Vec<ReportRow> {
+        let rows = self.inner.report().into_iter();
+        rows.map(|row| ReportRow {
+            node: row.node,
+            op: row.op,
+            device: row.device,
+            calls: row.calls,
+            note: nullable(row.note),
+        })
+        .collect()
+    }
+
+    #[napi(catch_unwind, ts_return_type = "string | null")]
+    pub fn trace(&self) -> Nullable {
+        nullable(self.inner.trace())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn dispose(&self) {
+        self.inner.dispose();
+    }
+}
+
+fn port((ty, ne, nbytes): (gguf::GgmlType, [i64; 4], u64)) -> PlanPort {
+    PlanPort { ty: ty.name(), ne: convert::numbers(&ne), nbytes: nbytes as f64 }
+}
+
+/// One run being set up. Dropping it without `submit` gives its staging back.
+#[napi]
+pub struct Run {
+    builder: Option<RunBuilder>,
+}
+
+#[napi]
+impl Run {
+    #[napi(catch_unwind)]
+    pub fn input(&mut self, env: &Env, name: String, data: &[u8]) -> Result<()> {
+        self.builder()?.input(&name, data).or_js(env)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn input_tensor(&mut self, env: &Env, name: String, tensor: &Tensor) -> Result<()> {
+        self.builder()?.input_tensor(&name, &tensor.inner).or_js(env)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn outputs(&mut self, env: &Env, names: Vec<String>) -> Result<()> {
+        self.builder()?.outputs(Some(names)).or_js(env)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn output_to(&mut self, env: &Env, name: String, tensor: &Tensor) -> Result<()> {
+        self.builder()?.output_to(&name, &tensor.inner).or_js(env)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn cancel(&mut self, token: &CancelToken) -> Result<()> {
+        self.builder()?.cancel(token.inner.clone());
+        Ok(())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn trace(&mut self, on: bool) -> Result<()> {
+        self.builder()?.trace(on);
+        Ok(())
+    }
+
+    /// Queues the run.
+    #[napi(catch_unwind, ts_return_type = "Promise<RunOutput>")]
+    pub fn submit<'env>(&mut self, env: &'env Env) -> Result<Object<'env>> {
+        self.builder()?;
+        // Just checked; taking it makes a second submit an error.
+        let builder = self.builder.take().expect("the builder is there");
+        promise(env, |done| builder.submit(done), |_, result| Ok(RunOutput { result: Some(result) }))
+    }
+
+    /// Gives the staging back without running.
+    #[napi(catch_unwind)]
+    pub fn abandon(&mut self) {
+        self.builder = None;
+    }
+}
+
+impl Run {
+    fn builder(&mut self) -> Result<&mut RunBuilder> {
+        self.builder.as_mut().ok_or_else(|| napi::Error::from_reason("the run was submitted already"))
+    }
+}
+
+/// What a run gave, still in the plan's staging: copied out on the JavaScript thread, then released.
+#[napi]
+pub struct RunOutput {
+    result: Option<RunResult>,
+}
+
+#[napi]
+impl RunOutput {
+    /// Copies an output into `dst`; false when it was not read or its size differs.
+    #[napi(catch_unwind)]
+    pub fn copy(&self, name: String, mut dst: BufferSlice) -> bool {
+        match self.result.as_ref().and_then(|result| result.output(&name)) {
+            Some(bytes) if bytes.len() == dst.len() => {
+                dst.copy_from_slice(bytes);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[napi(catch_unwind)]
+    pub fn release(&mut self) {
+        self.result = None;
+    }
+}
