@@ -45,8 +45,8 @@ pub struct Attention<'a> {
 pub fn scratch_bytes(queries: usize, head_size: usize, value_size: usize) -> usize {
     let keys = keys_per_step(queries);
     let floats = queries * (keys + 2 * value_size + head_size + 2) + keys + 64;
-    let products = matmul::scratch_bytes(1, queries, keys, head_size)
-        .max(matmul::scratch_bytes(1, queries, value_size, keys));
+    let products =
+        matmul::scratch_bytes(1, queries, keys, head_size).max(matmul::scratch_bytes(1, queries, value_size, keys));
     floats * 4 + products
 }
 
@@ -85,7 +85,7 @@ pub fn attend_with(isa: Isa, a: Attention<'_>, scratch: &mut [u8]) {
     sums.fill(0.0);
     for (r, q) in q.chunks_exact_mut(a.q.cols.max(1)).enumerate() {
         gather(convert, &a.q, r, 0, q);
-        // A soft cap wants scaled scores; otherwise scaling here is as good and cheaper.
+        // Scaling the queries scales their scores, and is cheaper.
         q.iter_mut().for_each(|v| *v *= a.scale);
     }
     let q = &*q;
@@ -141,14 +141,7 @@ fn keys_per_step(queries: usize) -> usize {
 }
 
 /// `out = x w^T` for a row-major `x`; extents are `m`, `n`, `k`.
-fn product(
-    isa: Isa,
-    x: &[f32],
-    w: Weights<'_>,
-    out: &mut [f32],
-    (m, n, k): (usize, usize, usize),
-    scratch: &mut [u8],
-) {
+fn product(isa: Isa, x: &[f32], w: Weights<'_>, out: &mut [f32], (m, n, k): (usize, usize, usize), scratch: &mut [u8]) {
     // The slices were cut to these extents.
     let (Some(x), Some(out)) = (DenseView::from_f32(x, m, k), OutView::from_f32(out, m, n)) else {
         unreachable!("operands shorter than their extents")
@@ -215,7 +208,8 @@ mod tests {
         let kv = random.floats(c.keys * stride, 1.0);
         let kv16: Vec<u16> = kv.iter().map(|v| f16::from_f32(*v).to_bits()).collect();
         let (ty, data) = if c.half { (DenseType::F16, raw(&kv16)) } else { (DenseType::F32, raw(&kv)) };
-        let view = |from: usize, cols| DenseView::new(&data[from * ty.bytes()..], ty, (c.keys, cols), (stride, 1)).unwrap();
+        let view =
+            |from: usize, cols| DenseView::new(&data[from * ty.bytes()..], ty, (c.keys, cols), (stride, 1)).unwrap();
         let (k, v) = (view(0, c.size), view(c.size, c.value_size));
         let past = c.keys.saturating_sub(c.queries);
         let mask: Vec<u16> = (0..c.queries * c.keys)
@@ -267,9 +261,15 @@ mod tests {
 
     #[test]
     fn attention_follows_the_formula() {
-        for (queries, keys, size, value_size) in
-            [(1, 1, 64, 64), (1, 600, 64, 64), (3, 70, 64, 40), (4, 257, 32, 64), (5, 5, 8, 8), (33, 200, 64, 64), (64, 64, 20, 12)]
-        {
+        for (queries, keys, size, value_size) in [
+            (1, 1, 64, 64),
+            (1, 600, 64, 64),
+            (3, 70, 64, 40),
+            (4, 257, 32, 64),
+            (5, 5, 8, 8),
+            (33, 200, 64, 64),
+            (64, 64, 20, 12),
+        ] {
             for (masked, half) in [(false, false), (true, true), (true, false)] {
                 for (soft_cap, sink) in [(None, None), (Some(1.5), None), (None, Some(0.7))] {
                     check(&Case { queries, keys, size, value_size, masked, half, soft_cap, sink });

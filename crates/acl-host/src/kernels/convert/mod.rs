@@ -84,9 +84,8 @@ mod tests {
     fn narrowing_agrees_on_every_tail_and_round_trips() {
         let values: Vec<f32> =
             AWKWARD.iter().copied().chain((0..200_000u32).map(|i| f32::from_bits(i.wrapping_mul(21_473)))).collect();
-        let same = |a: &[u16], b: &[u16], nan: fn(u16) -> bool| {
-            a.iter().zip(b).all(|(&x, &y)| x == y || (nan(x) && nan(y)))
-        };
+        let same =
+            |a: &[u16], b: &[u16], nan: fn(u16) -> bool| a.iter().zip(b).all(|(&x, &y)| x == y || (nan(x) && nan(y)));
         for &isa in isas() {
             for len in (0..=19).chain([values.len()]) {
                 let from = &values[values.len() - len..];

@@ -115,7 +115,7 @@ pub fn exp8(x: __m256) -> __m256 {
         _mm256_set1_ps(std::f32::consts::LOG2_E),
     ));
     // ln 2 as a float with trailing zeros, so that n times it is exact, and the rest.
-    let r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693_359_375), x);
+    let r = _mm256_fnmadd_ps(n, _mm256_set1_ps(355.0 / 512.0), x);
     let r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.121_944_4e-4), r);
     let p = poly(r, &[1.392_617_6e-3, 8.363_173e-3, 4.166_655_5e-2, 0.166_665_77, 0.5]);
     let p = _mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r);
@@ -190,7 +190,7 @@ fn gelu_quick8(x: __m256) -> __m256 {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn gelu8(x: __m256) -> __m256 {
     // 2 sqrt(2 / pi), and that times 0.044715.
-    let c = _mm256_fmadd_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(0.071_354_814), _mm256_set1_ps(1.595_769_1));
+    let c = _mm256_fmadd_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(0.071_354_814), _mm256_set1_ps(1.595_769));
     _mm256_div_ps(x, sigmoid_divisor(_mm256_mul_ps(x, c)))
 }
 
@@ -214,8 +214,8 @@ fn gelu_erf8(x: __m256) -> __m256 {
             2.169_613e-2,
             6.143_096e-2,
             0.183_564_07,
-            0.245_569_09,
-            0.282_210_59,
+            0.245_569_1,
+            0.282_210_6,
             0.282_090_42,
         ],
     );

@@ -35,7 +35,16 @@ pub enum UnaryOp {
 }
 
 impl UnaryOp {
-    pub const ALL: &[UnaryOp] = &[UnaryOp::Silu, UnaryOp::Gelu, UnaryOp::GeluErf, UnaryOp::GeluQuick, UnaryOp::Sigmoid, UnaryOp::Exp, UnaryOp::Tanh, UnaryOp::Relu];
+    pub const ALL: &[UnaryOp] = &[
+        UnaryOp::Silu,
+        UnaryOp::Gelu,
+        UnaryOp::GeluErf,
+        UnaryOp::GeluQuick,
+        UnaryOp::Sigmoid,
+        UnaryOp::Exp,
+        UnaryOp::Tanh,
+        UnaryOp::Relu,
+    ];
 }
 
 /// Functions of two numbers.
@@ -260,7 +269,10 @@ mod tests {
                         let mut part = x[start..start + len].to_vec();
                         table(isa).unary_in_place(op, &mut part);
                         for (p, g) in part.iter().zip(&got[start..]) {
-                            assert!(p.to_bits() == g.to_bits() || (p.is_nan() && g.is_nan()), "{op:?} depends on position");
+                            assert!(
+                                p.to_bits() == g.to_bits() || (p.is_nan() && g.is_nan()),
+                                "{op:?} depends on position"
+                            );
                         }
                     }
                 }

@@ -2,6 +2,9 @@
 //!
 //! Quantised products run on `vpmaddwd`: 16-bit pairs multiplied and added to 32 bits, exactly, twice the rate of `f32`.
 
+// Loops over the rows and vectors of a block index several arrays at once.
+#![allow(clippy::needless_range_loop)]
+
 use super::operand::{DenseType, DenseView, GROUP, GroupedWeights, QuantBits};
 use super::{DenseDot, MR, NR, QuantDot, Tile, scalar};
 use std::arch::x86_64::*;
@@ -144,6 +147,23 @@ pub fn quantise(x: &[f32], q: &mut [i16], scales: &mut [f32], sums: &mut [f32], 
 /// As [`super::MatmulFns`] says of lengths.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn dot_quant(d: &QuantDot<'_>, first: usize, out: &mut [f32]) {
+    if d.m > 4 {
+        let k = d.w.groups * GROUP;
+        let (out, out_rest) = out.split_at_mut(out.len() / d.m * 4);
+        let part = |rows: std::ops::Range<usize>| QuantDot {
+            m: rows.len(),
+            x: &d.x[rows.start * k..rows.end * k],
+            scales: &d.scales[rows.start * d.padded..rows.end * d.padded],
+            sums: &d.sums[rows.start * d.padded..rows.end * d.padded],
+            ..*d
+        };
+        // The second pass finds the weights in the cache.
+        // SAFETY: handed on, for a part of the rows of `x` and of `out`.
+        return unsafe {
+            dot_quant(&part(0..4), first, out);
+            dot_quant(&part(4..d.m), first, out_rest);
+        };
+    }
     // SAFETY: handed on.
     unsafe {
         match (d.w.bits, d.w.offsets.is_some()) {
@@ -202,8 +222,6 @@ unsafe fn dot_quant_block<const I4: bool, const OFFSETS: bool, const R: usize, c
     out: &mut [f32],
 ) {
     let groups = d.w.groups;
-    let group_bytes = if I4 { GROUP / 2 } else { GROUP };
-    let quants = d.w.quants.as_ptr();
     let mut sum = [[_mm256_setzero_ps(); M]; R];
     let mut offset_sum = [[_mm256_setzero_ps(); M]; R];
     let mut factors = [[[0f32; 8]; M]; R];
@@ -229,32 +247,16 @@ unsafe fn dot_quant_block<const I4: bool, const OFFSETS: bool, const R: usize, c
                 }
             }
         }
-        for j in 0..count {
-            let g = g8 + j;
-            ahead::<R>(quants.wrapping_add(row * groups * group_bytes), R * groups * group_bytes, g * group_bytes, group_bytes);
-            // SAFETY: group `g` of row `m` of `x` is two vectors of 16.
-            let x: [[__m256i; 2]; M] = std::array::from_fn(|m| unsafe {
-                let x = d.x.as_ptr().add((m * groups + g) * GROUP);
-                [_mm256_loadu_si256(x.cast()), _mm256_loadu_si256(x.add(16).cast())]
-            });
-            for r in 0..R {
-                // SAFETY: group `g` of row `row + r` has `group_bytes` bytes.
-                let w = unsafe {
-                    let p = quants.add(((row + r) * groups + g) * group_bytes);
-                    let low = _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast()));
-                    if I4 {
-                        // Even elements are the low halves of bytes, odd ones the high halves.
-                        let even = _mm256_srai_epi16::<12>(_mm256_slli_epi16::<12>(low));
-                        [even, _mm256_srai_epi16::<4>(low)]
-                    } else {
-                        [low, _mm256_cvtepi8_epi16(_mm_loadu_si128(p.add(16).cast()))]
-                    }
-                };
-                for m in 0..M {
-                    let products =
-                        _mm256_add_epi32(_mm256_madd_epi16(w[0], x[m][0]), _mm256_madd_epi16(w[1], x[m][1]));
-                    let factor = _mm256_set1_ps(factors[r][m][j]);
-                    sum[r][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), factor, sum[r][m]);
+        // Whole blocks of eight, nearly all, get a loop whose length the compiler knows.
+        // SAFETY: groups `g8..g8 + count` exist.
+        unsafe {
+            if count == 8 {
+                for j in 0..8 {
+                    dot_quant_group::<I4, R, M>(d, row, g8 + j, j, &factors, &mut sum);
+                }
+            } else {
+                for j in 0..count {
+                    dot_quant_group::<I4, R, M>(d, row, g8 + j, j, &factors, &mut sum);
                 }
             }
         }
@@ -267,10 +269,63 @@ unsafe fn dot_quant_block<const I4: bool, const OFFSETS: bool, const R: usize, c
     }
 }
 
+/// Adds group `g`, number `j` of its eight, of `R` rows from `row` on and all rows of `x` to `sum`.
+///
+/// # Safety
+/// As `dot_quant_block`; the group exists.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn dot_quant_group<const I4: bool, const R: usize, const M: usize>(
+    d: &QuantDot<'_>,
+    row: usize,
+    g: usize,
+    j: usize,
+    factors: &[[[f32; 8]; M]; R],
+    sum: &mut [[__m256; M]; R],
+) {
+    let groups = d.w.groups;
+    let group_bytes = if I4 { GROUP / 2 } else { GROUP };
+    let first = d.w.quants.as_ptr().wrapping_add(row * groups * group_bytes);
+    ahead::<R>(first, R * groups * group_bytes, g * group_bytes, group_bytes);
+    // SAFETY: group `g` of row `m` of `x` is two vectors of 16.
+    let x: [[__m256i; 2]; M] = std::array::from_fn(|m| unsafe {
+        let x = d.x.as_ptr().add((m * groups + g) * GROUP);
+        [_mm256_loadu_si256(x.cast()), _mm256_loadu_si256(x.add(16).cast())]
+    });
+    for r in 0..R {
+        let p = first.wrapping_add((r * groups + g) * group_bytes);
+        // SAFETY: group `g` of row `row + r` has `group_bytes` bytes.
+        let w = unsafe {
+            let low = _mm_loadu_si128(p.cast());
+            if I4 {
+                // Even elements are the low halves of bytes, odd ones the high halves.
+                let wide = _mm256_cvtepi8_epi16(low);
+                [_mm256_srai_epi16::<12>(_mm256_slli_epi16::<12>(wide)), _mm256_srai_epi16::<4>(wide)]
+            } else {
+                [_mm256_cvtepi8_epi16(low), _mm256_cvtepi8_epi16(_mm_loadu_si128(p.add(16).cast()))]
+            }
+        };
+        for m in 0..M {
+            let products = _mm256_add_epi32(_mm256_madd_epi16(w[0], x[m][0]), _mm256_madd_epi16(w[1], x[m][1]));
+            let factor = _mm256_set1_ps(factors[r][m][j]);
+            sum[r][m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), factor, sum[r][m]);
+        }
+    }
+}
+
 /// # Safety
 /// As [`super::MatmulFns`] says of lengths; rows of `d.w` are of adjacent elements.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn dot_rows(d: &DenseDot<'_>, first: usize, out: &mut [f32]) {
+    if d.m > 4 {
+        let (out, out_rest) = out.split_at_mut(out.len() / d.m * 4);
+        let (x, x_rest) = d.x.split_at(4 * d.w.cols);
+        // SAFETY: handed on, for a part of the rows of `x` and of `out`.
+        return unsafe {
+            dot_rows(&DenseDot { w: d.w, m: 4, x }, first, out);
+            dot_rows(&DenseDot { w: d.w, m: d.m - 4, x: x_rest }, first, out_rest);
+        };
+    }
     // SAFETY: handed on.
     unsafe {
         match d.w.ty {
@@ -373,6 +428,15 @@ unsafe fn dot_rows_block<const TY: u8, const R: usize, const M: usize, const U: 
 /// As [`super::MatmulFns`] says of lengths; columns of `d.w` are of adjacent elements.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn dot_cols(d: &DenseDot<'_>, first: usize, out: &mut [f32]) {
+    if d.m > 4 {
+        let (out, out_rest) = out.split_at_mut(out.len() / d.m * 4);
+        let (x, x_rest) = d.x.split_at(4 * d.w.cols);
+        // SAFETY: handed on, for a part of the rows of `x` and of `out`.
+        return unsafe {
+            dot_cols(&DenseDot { w: d.w, m: 4, x }, first, out);
+            dot_cols(&DenseDot { w: d.w, m: d.m - 4, x: x_rest }, first, out_rest);
+        };
+    }
     // SAFETY: handed on.
     unsafe {
         match d.w.ty {
@@ -489,8 +553,7 @@ unsafe fn pack_dense_of<const TY: u8>(w: &DenseView<'_>, n0: usize, k0: usize, d
         let rows: [*const u8; 8] = std::array::from_fn(|i| w.element((n0 + half + i).min(w.rows - 1), k0));
         for k in (0..whole).step_by(8) {
             // SAFETY: `k + 8 <= depth`, and columns are adjacent.
-            let lines =
-                rows.map(|row| unsafe { _mm256_castps_si256(load8::<TY>(row.add(k * bytes_of(TY)))) });
+            let lines = rows.map(|row| unsafe { _mm256_castps_si256(load8::<TY>(row.add(k * bytes_of(TY)))) });
             for (i, line) in transpose8(lines).into_iter().enumerate() {
                 let to = &mut panel[(k + i) * NR + half..][..8];
                 // SAFETY: eight elements.

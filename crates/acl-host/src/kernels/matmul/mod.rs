@@ -32,7 +32,7 @@ const KC_GROUPS: usize = 2 * KC / GROUP;
 /// Columns a thread claims at a time.
 const NC: usize = 2 * NR;
 /// Most rows of `x` for which `w` is read in place.
-const DOT_ROWS: usize = 4;
+const DOT_ROWS: usize = 8;
 /// Most columns a thread claims at a time on the dot way.
 const DOT_COLS: usize = 256;
 
@@ -108,6 +108,8 @@ pub fn batch_scratch_bytes(threads: usize, bytes: usize) -> usize {
 }
 
 /// The building blocks of products for one instruction set. Lengths are stated here and trusted by the functions.
+// Each type is spelt once, here.
+#[allow(clippy::type_complexity)]
 struct MatmulFns {
     /// Quantises a row of whole groups: quants, per group the scale and the scaled sum of the quants. With `split`, each
     /// group's even elements come before its odd ones.
@@ -293,7 +295,11 @@ impl Product<'_> {
                 let (x, row) = unsafe { (x_panels.of(panel), row.of(slot)) };
                 for r in 0..MR {
                     let at = panel * MR + r;
-                    if at < rows { self.row(&p.x, m0 + at, row) } else { row.fill(0.0) }
+                    if at < rows {
+                        self.row(&p.x, m0 + at, row)
+                    } else {
+                        row.fill(0.0)
+                    }
                     x.iter_mut().skip(r).step_by(MR).zip(&*row).for_each(|(to, v)| *to = *v);
                 }
             });
@@ -351,7 +357,11 @@ impl Product<'_> {
                 let (scales, scaled_sums) = factors.split_at_mut(w.groups);
                 for r in 0..MR {
                     let at = panel * MR + r;
-                    if at < rows { self.row(&p.x, m0 + at, row) } else { row.fill(0.0) }
+                    if at < rows {
+                        self.row(&p.x, m0 + at, row)
+                    } else {
+                        row.fill(0.0)
+                    }
                     // SAFETY: `table` checked the processor; `k` is `groups * 32`.
                     unsafe { (self.fns.quantise)(row, quants, scales, scaled_sums, false) }
                     let (pairs, _) = quants.as_chunks::<2>();
@@ -439,7 +449,13 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn new(out: &'a OutView<'a>, row0: usize, rows: usize, cols: std::ops::Range<usize>, sums: &mut [f32]) -> Block<'a> {
+    fn new(
+        out: &'a OutView<'a>,
+        row0: usize,
+        rows: usize,
+        cols: std::ops::Range<usize>,
+        sums: &mut [f32],
+    ) -> Block<'a> {
         let to = out.element(row0, cols.start).cast::<f32>();
         let direct = out.ty == DenseType::F32 && to.is_aligned();
         assert!(row0 + rows <= out.rows && cols.end <= out.cols && (direct || sums.len() >= rows * cols.len()));

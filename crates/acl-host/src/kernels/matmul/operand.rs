@@ -83,13 +83,7 @@ impl<'a> DenseView<'a> {
 
     /// Rows and columns exchanged.
     pub fn transposed(self) -> DenseView<'a> {
-        DenseView {
-            rows: self.cols,
-            cols: self.rows,
-            row_stride: self.col_stride,
-            col_stride: self.row_stride,
-            ..self
-        }
+        DenseView { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
     /// `count` rows from `first` on.
@@ -244,7 +238,14 @@ impl<'a> QuantWeights<'a> {
             Some(o) => Some(plain(o)?),
             None => None,
         };
-        Some(GroupedWeights { quants: self.quants, bits: self.bits, n: self.n, groups, scales: plain(self.scales)?, offsets })
+        Some(GroupedWeights {
+            quants: self.quants,
+            bits: self.bits,
+            n: self.n,
+            groups,
+            scales: plain(self.scales)?,
+            offsets,
+        })
     }
 }
 

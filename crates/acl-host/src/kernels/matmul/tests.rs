@@ -202,8 +202,11 @@ fn narrow_outputs_round_once() {
                 for (i, row) in out.chunks(stride).enumerate() {
                     for j in 0..n {
                         let exact = want[i * n + j];
-                        let rounded =
-                            if ty == DenseType::F16 { f16::from_f32(exact).to_bits() } else { bf16::from_f32(exact).to_bits() };
+                        let rounded = if ty == DenseType::F16 {
+                            f16::from_f32(exact).to_bits()
+                        } else {
+                            bf16::from_f32(exact).to_bits()
+                        };
                         assert_eq!(row[j], rounded, "{} for {exact}", widen(row[j]));
                     }
                     assert!(row[n..].iter().all(|v| *v == 0x7777), "wrote between rows");
@@ -295,6 +298,33 @@ fn views_refuse_what_lies_outside() {
     assert!(OutView::from_f32(&mut data, 4, 5).is_none());
 }
 
+/// Attention's rates; run like `rates`.
+#[test]
+#[ignore = "measures, asserts nothing"]
+fn attention_rates() {
+    use super::super::attention::{Attention, attend, scratch_bytes};
+    let mut random = Random::new(19);
+    let (size, stride) = (64, 192);
+    for (queries, keys) in [(1, 256), (1, 1024), (64, 256), (64, 1024), (32, 256)] {
+        let q = Matrix::new(&mut random, DenseType::F32, (queries, size), (size, 1));
+        let kv = Matrix::new(&mut random, DenseType::F16, (keys, size), (stride, 1));
+        let mask = Matrix::new(&mut random, DenseType::F16, (queries, keys), (keys, 1));
+        let mut out = vec![0.0; queries * size];
+        let mut scratch = vec![0; scratch_bytes(queries, size, size)];
+        let mut best = f64::MAX;
+        for _ in 0..2000 {
+            let t = std::time::Instant::now();
+            let out = OutView::from_f32(&mut out, queries, size).unwrap();
+            let (q, k, v, mask) = (q.view(), kv.view(), kv.view(), Some(mask.view()));
+            let a = Attention { q, k, v, mask, scale: 0.125, slope: 1.0, soft_cap: None, sink: None, out };
+            attend(a, &mut scratch);
+            best = best.min(t.elapsed().as_secs_f64());
+        }
+        let rate = (4 * queries * keys * size) as f64 / best * 1e-9;
+        println!("attention {queries} x {keys}: {:.1} us, {rate:.1} GFLOP/s", best * 1e6);
+    }
+}
+
 /// Rates on this machine; run with `--release -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures, asserts nothing"]
@@ -310,6 +340,8 @@ fn rates() {
         }
         best
     };
+    // Part of a name, as `grep` would have it; all by default.
+    let only = std::env::var("RATES").unwrap_or_default();
     for threads in [1, 2] {
         let team = Team::new(threads);
         let empty = best(&mut || (0..100).for_each(|_| team.run(2, &|_| ())));
@@ -321,7 +353,9 @@ fn rates() {
             (1, 576, 1536),
             (1, 192, 576),
             (4, 1536, 576),
+            (5, 1536, 576),
             (8, 1536, 576),
+            (12, 1536, 576),
             (256, 576, 576),
             (256, 1536, 576),
             (256, 576, 1536),
@@ -340,6 +374,9 @@ fn rates() {
                 ("i4", q.grouped(QuantBits::I4, n, k, false), 4.5),
                 ("i4+", q.grouped(QuantBits::I4, n, k, true), 5.0),
             ] {
+                if !format!("{threads} {m} {name} ").contains(&only) {
+                    continue;
+                }
                 let t = best(&mut || {
                     let out = OutView::from_f32(&mut out, m, n).unwrap();
                     matmul(&team, Problem { x: x.view(), w, out }, &mut scratch);

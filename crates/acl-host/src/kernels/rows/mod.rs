@@ -41,6 +41,8 @@ pub enum RopePairs {
 }
 
 /// The functions of this family for one instruction set.
+// Each type is spelt once, here.
+#[allow(clippy::type_complexity)]
 pub struct RowFns {
     sum: unsafe fn(&[f32]) -> f32,
     max: unsafe fn(&[f32]) -> f32,
