@@ -1,0 +1,242 @@
+//! Drivers and their devices.
+//!
+//! A [`Registry`] is made once per process from the function tables there are. It asks nothing until somebody wants a list or
+//! a device; a driver that fails is logged and left out. Every question is asked on a short-lived thread, so the caller's
+//! own binding never changes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use acl_sys::AclApi;
+
+use crate::acl::driver::{self, Binding, Target};
+use crate::error::{Error, Result};
+use crate::pool::env_switch;
+
+/// What kind of driver a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverKind {
+    /// The vendor's libraries.
+    Cann,
+    /// The embedded device.
+    Host,
+}
+
+/// A function table and how its devices are called.
+#[derive(Clone, Debug)]
+pub struct DriverEntry {
+    pub api: Arc<AclApi>,
+    pub kind: DriverKind,
+    /// "CANN" or "HOST"; a device's number follows.
+    pub prefix: &'static str,
+    /// What the devices are described as; their SoC name if `None`.
+    pub description: Option<String>,
+}
+
+/// ggml's kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceType {
+    Cpu,
+    Gpu,
+    Accel,
+}
+
+/// One device, as of a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceInfo {
+    /// Position in the list of all devices.
+    pub index: usize,
+    pub name: String,
+    pub description: String,
+    pub driver: DriverKind,
+    pub ty: DeviceType,
+    pub memory_free: u64,
+    pub memory_total: u64,
+    pub vmm_supported: bool,
+    pub vmm_granularity: u64,
+    pub caps_async: bool,
+    pub caps_host_buffer: bool,
+    pub caps_buffer_from_host_ptr: bool,
+    pub caps_events: bool,
+    pub soc: String,
+}
+
+/// Which device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    Name(String),
+    Index(usize),
+}
+
+/// All drivers of the process.
+#[derive(Debug)]
+pub struct Registry {
+    drivers: Vec<DriverState>,
+}
+
+impl Registry {
+    /// Makes no ACL call.
+    pub fn new(drivers: Vec<DriverEntry>) -> Registry {
+        let drivers = drivers.into_iter().map(|entry| DriverState { entry, slots: Mutex::new(None) }).collect();
+        Registry { drivers }
+    }
+
+    /// Every usable device, in the order of the drivers, with fresh memory figures. Blocks.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        self.all_slots().iter().enumerate().filter_map(|(i, slot)| slot.info(i).ok()).collect()
+    }
+
+    /// The device of that name or index, the first by default. Blocks.
+    pub fn find(&self, selector: Option<&Selector>) -> Result<DeviceInfo> {
+        let (slot, index) = self.slot(selector)?;
+        slot.info(index)
+    }
+
+    pub(crate) fn slot(&self, selector: Option<&Selector>) -> Result<(Arc<DeviceSlot>, usize)> {
+        let slots = self.all_slots();
+        let found = match selector {
+            None => slots.first().map(|slot| (slot, 0)),
+            Some(Selector::Index(index)) => slots.get(*index).map(|slot| (slot, *index)),
+            Some(Selector::Name(name)) => slots.iter().zip(0..).find(|(slot, _)| slot.target.name == *name),
+        };
+        found.map(|(slot, index)| (slot.clone(), index)).ok_or_else(|| {
+            let names: Vec<_> = slots.iter().map(|s| s.target.name.as_str()).collect();
+            let there = if names.is_empty() { "there is no device".into() } else { format!("there is {}", names.join(", ")) };
+            let asked = match selector {
+                None => "the first".to_owned(),
+                Some(Selector::Index(index)) => index.to_string(),
+                Some(Selector::Name(name)) => name.clone(),
+            };
+            Error::NotFound { what: "device", name: format!("{asked} ({there})") }
+        })
+    }
+
+    fn all_slots(&self) -> Vec<Arc<DeviceSlot>> {
+        self.drivers.iter().flat_map(DriverState::slots).collect()
+    }
+}
+
+#[derive(Debug)]
+struct DriverState {
+    entry: DriverEntry,
+    /// `None` until the driver answered once.
+    slots: Mutex<Option<Vec<Arc<DeviceSlot>>>>,
+}
+
+impl DriverState {
+    fn slots(&self) -> Vec<Arc<DeviceSlot>> {
+        // The lock makes the first probe one step; ACL is called on another thread meanwhile, which never takes it.
+        let mut slots = self.slots.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(slots) = &*slots {
+            return slots.clone();
+        }
+        match aside(|| self.probe()) {
+            Ok(found) => {
+                *slots = Some(found.clone());
+                found
+            }
+            Err(error) => {
+                tracing::warn!(driver = self.entry.prefix, "failed to initialize {}: {error}", self.entry.prefix);
+                Vec::new()
+            }
+        }
+    }
+
+    fn probe(&self) -> Result<Vec<Arc<DeviceSlot>>> {
+        let api = &self.entry.api;
+        driver::init(api)?;
+        let count = driver::device_count(api)?;
+        let soc = driver::soc_name(api);
+        let mut slots = Vec::new();
+        for id in 0..i32::try_from(count).unwrap_or(i32::MAX) {
+            let target = Target { api: api.clone(), id, name: format!("{}{id}", self.entry.prefix) };
+            slots.push(Arc::new(DeviceSlot {
+                target,
+                kind: self.entry.kind,
+                soc: soc.clone(),
+                description: self.entry.description.clone().unwrap_or_else(|| soc.clone()),
+                probed: OnceLock::new(),
+                lost: AtomicBool::new(false),
+            }));
+        }
+        Ok(slots)
+    }
+}
+
+/// One device of the process: what does not change, and whether it is lost.
+#[derive(Debug)]
+pub(crate) struct DeviceSlot {
+    pub target: Target,
+    pub kind: DriverKind,
+    pub soc: String,
+    description: String,
+    probed: OnceLock<Probed>,
+    lost: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probed {
+    granularity: Option<u64>,
+    /// Free bytes at the first probe: what the vmm pool may grow to.
+    budget: u64,
+}
+
+impl DeviceSlot {
+    /// Asks the device. Blocks; the calling thread stays unbound.
+    pub fn info(&self, index: usize) -> Result<DeviceInfo> {
+        let asked = aside(|| {
+            let _binding = Binding::new(&self.target)?;
+            let memory = driver::memory_info(&self.target.api)?;
+            let probed = *self.probed.get_or_init(|| Probed {
+                granularity: driver::granularity(&self.target),
+                budget: memory.0,
+            });
+            Ok((memory, probed))
+        });
+        let ((free, total), probed) = asked.inspect_err(|error| {
+            tracing::warn!(device = self.target.name, "the device does not answer: {error}");
+        })?;
+        Ok(DeviceInfo {
+            index,
+            name: self.target.name.clone(),
+            description: self.description.clone(),
+            driver: self.kind,
+            ty: if self.kind == DriverKind::Host { DeviceType::Cpu } else { DeviceType::Gpu },
+            memory_free: free,
+            memory_total: total,
+            vmm_supported: probed.granularity.is_some(),
+            vmm_granularity: probed.granularity.unwrap_or(0),
+            caps_async: false,
+            caps_host_buffer: pinning_allowed(),
+            caps_buffer_from_host_ptr: false,
+            caps_events: true,
+            soc: self.soc.clone(),
+        })
+    }
+
+    pub fn budget(&self) -> u64 {
+        self.probed.get().map_or(0, |p| p.budget)
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub fn set_lost(&self, lost: bool) {
+        self.lost.store(lost, Ordering::Release);
+    }
+}
+
+/// Whether host memory may be pinned.
+pub(crate) fn pinning_allowed() -> bool {
+    env_switch("GGML_CANN_NO_PINNED") != Some(true)
+}
+
+/// Runs a question on a thread of its own, which leaves no binding behind.
+fn aside<T: Send>(ask: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("cann-probe".into()).spawn_scoped(scope, ask);
+        let thread = thread.map_err(|e| Error::Internal(format!("no thread to probe devices: {e}")))?;
+        thread.join().unwrap_or_else(|_| Err(Error::Internal("probing a device panicked".into())))
+    })
+}

@@ -47,6 +47,14 @@ impl Error {
         Error::Acl { call: call.name(), code, detail, op: None }
     }
 
+    /// Says which tensor an allocation was for.
+    pub(crate) fn for_tensor(mut self, name: &str) -> Error {
+        if let Error::OutOfMemory { tensor, .. } = &mut self {
+            *tensor = (!name.is_empty()).then(|| name.to_owned());
+        }
+        self
+    }
+
     pub fn io(path: &std::path::Path, error: &std::io::Error) -> Error {
         Error::Io {
             path: path.display().to_string(),

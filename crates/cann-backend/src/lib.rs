@@ -22,3 +22,13 @@ pub mod repack;
 pub mod tensor;
 pub mod upload;
 pub mod weights;
+
+pub use backend::{Backend, Event, OpenOptions, Stats};
+pub use buffer::{DeviceBuffer, HostBuffer};
+pub use device::{DeviceInfo, DeviceType, DriverEntry, DriverKind, Registry, Selector};
+pub use error::{Error, Result};
+pub use pool::PoolChoice;
+pub use tensor::{Tensor, TensorSpec};
+
+/// Takes the result of something asked for: called exactly once, on any thread, never while a lock is held.
+pub type Done<T> = Box<dyn FnOnce(Result<T>) + Send + 'static>;

@@ -44,6 +44,10 @@ impl Home {
         let _ = self.thread.set(std::thread::current().id());
     }
 
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
     pub fn is_here(&self) -> bool {
         self.thread.get() == Some(&std::thread::current().id())
     }
