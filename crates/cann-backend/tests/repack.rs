@@ -164,7 +164,9 @@ fn device_values(conversion: Conversion, parts: &[Vec<u8>; 3]) -> Vec<f32> {
 fn conversions_keep_their_bounds() {
     let random = &mut Random(4);
     for &ty in GgmlType::ALL {
-        for (convert, device) in [(Convert::Auto, ABLE), (Convert::F16, ABLE), (Convert::Q8_0, ABLE), (Convert::Auto, WEAK)] {
+        for (convert, device) in
+            [(Convert::Auto, ABLE), (Convert::F16, ABLE), (Convert::Q8_0, ABLE), (Convert::Auto, WEAK)]
+        {
             let conversion = Conversion::choose(ty, convert, device).unwrap();
             let elements = conversion.unit() * if conversion.unit() == 1 { 5000 } else { 77 };
             let data = blocks(ty, elements as usize, random);

@@ -43,8 +43,7 @@ pub fn to_device(
             let n = blocks.len() / 20;
             let batches = whole::<20>(blocks).chunks(BATCH).enumerate();
             let parts = quants[..n * 16].chunks_mut(BATCH * 16).zip(scales[..n * 2].chunks_mut(BATCH * 2));
-            for ((i, blocks), ((q, scales), offsets)) in
-                batches.zip(parts.zip(offsets[..n * 2].chunks_mut(BATCH * 2)))
+            for ((i, blocks), ((q, scales), offsets)) in batches.zip(parts.zip(offsets[..n * 2].chunks_mut(BATCH * 2)))
             {
                 let (mut d, mut m) = ([0.0; BATCH], [0.0; BATCH]);
                 floats(blocks, 0, &mut d);
@@ -95,7 +94,8 @@ pub fn from_device(layout: Layout, quants: &[u8], scales: &[u8], offsets: &[u8],
                 }
                 let mut halves = [f16::ZERO; BATCH];
                 halves.convert_from_f32_slice(&m);
-                let parts = q.as_chunks::<16>().0.iter().zip(scales.as_chunks::<2>().0.iter().zip(offsets.as_chunks::<2>().0));
+                let parts =
+                    q.as_chunks::<16>().0.iter().zip(scales.as_chunks::<2>().0.iter().zip(offsets.as_chunks::<2>().0));
                 for ((block, (q, (scale, offset))), m) in blocks.iter_mut().zip(parts).zip(&halves) {
                     if *offset == f16::ONE.to_le_bytes() && *q == [0; 16] {
                         // One value for the whole group. Its m as above would be seven times as large and might not fit.
@@ -126,8 +126,7 @@ pub(super) fn affine(
 ) -> Result<(), NotFinite> {
     let n = d.len();
     assert!(n <= BATCH && m.len() == n);
-    let (mut s, mut s16, mut off, mut off16) =
-        ([0f32; BATCH], [f16::ZERO; BATCH], [0f32; BATCH], [f16::ZERO; BATCH]);
+    let (mut s, mut s16, mut off, mut off16) = ([0f32; BATCH], [f16::ZERO; BATCH], [0f32; BATCH], [f16::ZERO; BATCH]);
     s16[..n].convert_from_f32_slice(d);
     s16.convert_to_f32_slice(&mut s);
     for (off, ((d, m), s)) in off.iter_mut().zip(d.iter().zip(m).zip(&s)) {

@@ -284,8 +284,7 @@ fn q4k_to_affine(src: &[u8], quants: &mut [u8], scales: &mut [u8], offsets: &mut
             }
         }
         let n = blocks.len() * 8;
-        affine(&d[..n], &m[..n], quants, scales, offsets)
-            .map_err(|e| NotFinite { block: i * SUPER * 8 + e.block })?;
+        affine(&d[..n], &m[..n], quants, scales, offsets).map_err(|e| NotFinite { block: i * SUPER * 8 + e.block })?;
     }
     Ok(())
 }
