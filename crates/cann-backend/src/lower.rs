@@ -79,10 +79,19 @@ pub struct Span {
 /// One thing for the stream to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    Call { op: AclOp, args: Vec<Arg> },
+    Call {
+        op: AclOp,
+        args: Vec<Arg>,
+    },
     /// Device-to-device copy of `src.bytes` bytes; both spans have the same length.
-    Copy { dst: Span, src: Span },
-    Fill { dst: Span, byte: u8 },
+    Copy {
+        dst: Span,
+        src: Span,
+    },
+    Fill {
+        dst: Span,
+        byte: u8,
+    },
 }
 
 /// Scratch that a lowering asked for.
@@ -105,7 +114,7 @@ pub struct Lowering {
     pub temps: Vec<Temp>,
     pub constants: Vec<Vec<u8>>,
     /// Values that several nodes share (rotary tables, ALiBi slopes): key and where they are.
-    shared: Vec<(String, Mem)>,
+    pub(crate) shared: Vec<(String, Mem)>,
 }
 
 /// Why a device does not take a node. The reason is for people: types, shapes, chip rule or missing function.

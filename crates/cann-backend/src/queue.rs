@@ -311,6 +311,7 @@ pub(crate) struct Worker {
     flights: VecDeque<Flight>,
     spare_events: Vec<AclEvent>,
     scratch: Weak<Segment>,
+    workspace: Weak<Segment>,
     peers: Vec<(i32, bool)>,
     pin: bool,
 }
@@ -368,6 +369,7 @@ impl Worker {
             flights: VecDeque::new(),
             spare_events: Vec::new(),
             scratch: Weak::new(),
+            workspace: Weak::new(),
             peers: Vec::new(),
             pin: pinning_allowed(),
             shared,
@@ -441,14 +443,26 @@ impl Worker {
 
     /// The scratch arena of this backend's plans, at least `bytes` long. Who uses it keeps the `Arc`.
     pub fn scratch(&mut self, bytes: u64) -> Result<Arc<Segment>> {
-        if let Some(segment) = self.scratch.upgrade() {
-            if segment.bytes() >= bytes || self.with_room(|w| w.pool.extend(&segment.0, bytes))? {
-                return Ok(segment);
-            }
-        }
-        let segment = Arc::new(Segment(self.block(bytes)?));
+        let segment = self.segment(&self.scratch.clone(), bytes)?;
         self.scratch = Arc::downgrade(&segment);
         Ok(segment)
+    }
+
+    /// What operators of this backend's plans work in, shared like the arena.
+    pub fn workspace(&mut self, bytes: u64) -> Result<Arc<Segment>> {
+        let segment = self.segment(&self.workspace.clone(), bytes)?;
+        self.workspace = Arc::downgrade(&segment);
+        Ok(segment)
+    }
+
+    /// The segment that is there if it is, or can be made, long enough; else a new one.
+    fn segment(&mut self, there: &Weak<Segment>, bytes: u64) -> Result<Arc<Segment>> {
+        if let Some(segment) = there.upgrade()
+            && (segment.bytes() >= bytes || self.with_room(|w| w.pool.extend(&segment.0, bytes))?)
+        {
+            return Ok(segment);
+        }
+        Ok(Arc::new(Segment(self.block(bytes)?)))
     }
 
     /// A block of the pool.
@@ -576,7 +590,9 @@ impl Worker {
 
     fn run_task(&mut self, task: Task) {
         self.guarded(|worker| {
-            let _span = tracing::debug_span!("queue.task", id = worker.shared.counters.completed.load(Ordering::Relaxed)).entered();
+            let _span =
+                tracing::debug_span!("queue.task", id = worker.shared.counters.completed.load(Ordering::Relaxed))
+                    .entered();
             worker.settle_past();
             task(worker);
         });

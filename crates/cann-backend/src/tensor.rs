@@ -42,7 +42,15 @@ pub struct TensorSpec {
 
 impl TensorSpec {
     pub fn new(ty: GgmlType, ne: &[i64]) -> TensorSpec {
-        TensorSpec { ty, ne: ne.to_vec(), name: String::new(), buffer: None, offset: 0, layout: None, source_type: None }
+        TensorSpec {
+            ty,
+            ne: ne.to_vec(),
+            name: String::new(),
+            buffer: None,
+            offset: 0,
+            layout: None,
+            source_type: None,
+        }
     }
 
     pub fn named(mut self, name: impl Into<String>) -> TensorSpec {
@@ -274,6 +282,15 @@ impl Tensor {
         self.0.holder.shared()
     }
 
+    /// All of it in ggml's layout, after everything that is enqueued.
+    pub(crate) fn read_whole(&self, worker: &mut Worker) -> Result<Vec<u8>> {
+        let storage = self.memory()?;
+        let mut bytes = Vec::new();
+        reserve(&mut bytes, self.nbytes())?;
+        self.read_now(worker, &storage, &mut bytes, 0)?;
+        Ok(bytes)
+    }
+
     fn task<T: 'static>(
         &self,
         done: Done<T>,
@@ -386,9 +403,8 @@ impl Blocks {
         let touched = touched(layout, ty, tensor.nelements(), piece)
             .ok_or_else(|| Error::Internal("a checked range lies outside its tensor".into()))?;
         let ggml = vec![0; touched.ggml_bytes(layout, ty) as usize];
-        let parts = [0, 1, 2].map(|k: usize| {
-            vec![0; touched.parts[k].as_ref().map_or(0, |r| r.end - r.start) as usize]
-        });
+        let parts =
+            [0, 1, 2].map(|k: usize| vec![0; touched.parts[k].as_ref().map_or(0, |r| r.end - r.start) as usize]);
         Ok(Blocks { layout, touched, ggml, parts })
     }
 
@@ -433,7 +449,8 @@ impl Blocks {
 }
 
 fn reserve(bytes: &mut Vec<u8>, size: u64) -> Result<()> {
-    let too_much = || Error::OutOfMemory { device: "host".into(), requested_bytes: size, free_bytes: None, tensor: None };
+    let too_much =
+        || Error::OutOfMemory { device: "host".into(), requested_bytes: size, free_bytes: None, tensor: None };
     let size_host = usize::try_from(size).map_err(|_| too_much())?;
     bytes.try_reserve_exact(size_host).map_err(|_| too_much())?;
     bytes.resize(size_host, 0);

@@ -33,11 +33,7 @@ pub(crate) fn is_available(api: &AclApi) -> bool {
 }
 
 /// Records what `enqueue` puts on the stream instead of running it. When `enqueue` fails the capture is ended and thrown away.
-pub(crate) fn capture(
-    lease: &Arc<Lease>,
-    stream: &Stream,
-    enqueue: impl FnOnce() -> Result<()>,
-) -> Result<Model> {
+pub(crate) fn capture(lease: &Arc<Lease>, stream: &Stream, enqueue: impl FnOnce() -> Result<()>) -> Result<Model> {
     let api = &lease.target.api;
     // Thread-local: other backends of the process may allocate and copy meanwhile.
     // SAFETY: the stream is alive.

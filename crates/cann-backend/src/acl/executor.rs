@@ -50,9 +50,10 @@ impl Objects {
         for (position, arg) in args.iter().enumerate() {
             // SAFETY: passed on.
             let made = unsafe { Self::make(api, arg, address) }.ok_or_else(|| {
-                let call = if matches!(arg, Arg::Tensors(_)) { AclFn::aclCreateTensorList } else { AclFn::aclCreateTensor };
+                let call =
+                    if matches!(arg, Arg::Tensors(_)) { AclFn::aclCreateTensorList } else { AclFn::aclCreateTensor };
                 let detail = format!("argument {position} of {} could not be described: {arg:?}", op.name());
-                status::failed(api, call, ACL_ERROR_BAD_ALLOC, detail)
+                Error::acl(call, ACLNN_ERR_PARAM_INVALID, detail)
             })?;
             objects.args.push(made);
         }
@@ -150,10 +151,6 @@ impl Prepared {
         Ok(prepared)
     }
 
-    pub fn op(&self) -> AclOp {
-        self.op
-    }
-
     pub fn workspace_bytes(&self) -> u64 {
         self.workspace_bytes
     }
@@ -190,8 +187,7 @@ impl Prepared {
         }
         let api = &self.objects.api;
         // SAFETY: the executor is unspent and its objects are alive; the rest is the caller's duty.
-        let code =
-            unsafe { (api.run(self.op))(workspace as *mut c_void, self.workspace_bytes, executor, stream) };
+        let code = unsafe { (api.run(self.op))(workspace as *mut c_void, self.workspace_bytes, executor, stream) };
         status::check(api, self.op.phase_two(), code)
     }
 }

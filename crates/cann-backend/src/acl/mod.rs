@@ -9,6 +9,7 @@ pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod executor;
 pub(crate) mod memory;
+pub(crate) mod program;
 pub(crate) mod status;
 pub(crate) mod stream;
 pub(crate) mod tensor;

@@ -9,12 +9,42 @@ use std::sync::Arc;
 
 use acl_sys::*;
 
+use super::capture::{self, Model};
+use super::driver::Lease;
 use super::executor::Prepared;
-use super::memory::{self, Region};
 use super::stream::Stream;
 use super::tensor;
 use crate::error::{Error, Result};
 use crate::lower::{Lowering, Mem, Span, Step, TensorArg};
+
+/// A range of device memory together with its owner: as long as a region is held, the memory is there.
+#[derive(Clone)]
+pub(crate) struct Region {
+    address: u64,
+    bytes: u64,
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+impl Region {
+    /// `keep` owns the `bytes` bytes at `address` (the memory contract of `stream.rs`).
+    pub fn new(keep: Arc<dyn Any + Send + Sync>, address: u64, bytes: u64) -> Region {
+        Region { address, bytes, keep }
+    }
+
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A part of this region, cut to it.
+    pub fn part(&self, offset: u64, bytes: u64) -> Region {
+        let offset = offset.min(self.bytes);
+        Region { address: self.address + offset, bytes: bytes.min(self.bytes - offset), keep: self.keep.clone() }
+    }
+}
 
 /// One launch on the stream.
 enum Launch {
@@ -25,11 +55,12 @@ enum Launch {
 
 /// Encoded steps and the memory they run on.
 pub(crate) struct Program {
-    // Before `keep`: executors go before the memory they name.
+    // Fields drop in this order: the model, the executors, then the memory they name.
+    model: Option<Model>,
     launches: Vec<Launch>,
     workspace: u64,
     workspace_bytes: u64,
-    _keep: Vec<Arc<dyn Any + Send + Sync>>,
+    keep: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Program {
@@ -41,7 +72,8 @@ impl Program {
         resolve: &dyn Fn(Mem) -> Option<Region>,
         name: &dyn Fn(usize) -> String,
     ) -> Result<Program> {
-        let mut program = Program { launches: Vec::new(), workspace: 0, workspace_bytes: 0, _keep: Vec::new() };
+        let mut program =
+            Program { model: None, launches: Vec::new(), workspace: 0, workspace_bytes: 0, keep: Vec::new() };
         for (position, range) in lowering.node_steps.iter().enumerate() {
             for step in &lowering.steps[range.clone()] {
                 program.push(api, step, resolve).map_err(|e| with_op(e, &|| name(position)))?;
@@ -61,7 +93,7 @@ impl Program {
                     inside(t, &region)?;
                     self.hold(&region);
                 }
-                let address = |t: &TensorArg| resolve(t.mem).map_or(0, |r| r.address());
+                let address = |t: &TensorArg| resolve(t.mem).map_or(0, |r| r.address);
                 // SAFETY: each tensor lies inside its region (just checked), the regions are held until after the
                 // executors, and the caller has the device selected.
                 let call = unsafe { Prepared::new(api, *op, args, &address) }?;
@@ -85,9 +117,10 @@ impl Program {
         Ok(())
     }
 
-    fn hold(&mut self, region: &Region) {
-        if !self._keep.iter().any(|k| Arc::ptr_eq(k, region.keep())) {
-            self._keep.push(region.keep().clone());
+    /// Keeps a region's memory until the program is gone.
+    pub fn hold(&mut self, region: &Region) {
+        if !self.keep.iter().any(|k| Arc::ptr_eq(k, &region.keep)) {
+            self.keep.push(region.keep.clone());
         }
     }
 
@@ -114,6 +147,36 @@ impl Program {
         Ok(())
     }
 
+    /// Records all launches as one model. `false` when the library refuses to capture them: they are then launched one by one.
+    pub fn capture(&mut self, lease: &Arc<Lease>, stream: &Stream) -> bool {
+        let all = 0..self.launches.len();
+        if all.is_empty() || !capture::is_available(&lease.target.api) {
+            return false;
+        }
+        match capture::capture(lease, stream, || self.launch(all, stream)) {
+            Ok(model) => {
+                self.model = Some(model);
+                true
+            }
+            Err(error) => {
+                tracing::info!(%error, "this graph cannot be captured; its calls are launched one by one");
+                false
+            }
+        }
+    }
+
+    pub fn is_captured(&self) -> bool {
+        self.model.is_some()
+    }
+
+    /// Enqueues everything: the captured model, or each launch.
+    pub fn launch_all(&mut self, stream: &Stream) -> Result<()> {
+        match &self.model {
+            Some(model) => model.execute(stream),
+            None => self.launch(0..self.launches.len(), stream),
+        }
+    }
+
     /// Enqueues some of the launches, in order. The calling thread has the device selected.
     pub fn launch(&mut self, range: Range<usize>, stream: &Stream) -> Result<()> {
         if self.workspace_bytes > 0 && self.workspace == 0 {
@@ -121,14 +184,10 @@ impl Program {
         }
         for launch in &mut self.launches[range] {
             match launch {
-                // SAFETY: the workspace is large enough (set_workspace) and only used in this stream's order.
+                // SAFETY: the workspace is large enough (set_workspace) and only used in this stream's order; memory is held.
                 Launch::Call(call) => unsafe { call.launch(self.workspace, stream.raw()) }?,
-                // SAFETY: both ranges were checked against regions that are held.
-                Launch::Copy { dst, src, bytes } => unsafe {
-                    memory::copy_async(stream, *dst, *src, *bytes, ACL_MEMCPY_DEVICE_TO_DEVICE)
-                }?,
-                // SAFETY: the range was checked against a region that is held.
-                Launch::Fill { dst, bytes, byte } => unsafe { memory::fill_async(stream, *dst, *bytes, *byte) }?,
+                Launch::Copy { dst, src, bytes } => stream.copy_device(*dst, *src, *bytes)?,
+                Launch::Fill { dst, bytes, byte } => stream.fill(*dst, *byte, *bytes)?,
             }
         }
         Ok(())
@@ -145,18 +204,16 @@ fn tensors(arg: &crate::lower::Arg) -> &[TensorArg] {
 
 /// Checks that a tensor lies inside its region.
 fn inside(t: &TensorArg, region: &Region) -> Result<()> {
-    let shape = tensor::acl_shape(t)
-        .ok_or_else(|| Error::Internal(format!("a lowering has a stride that is no whole number of elements: {t:?}")))?;
+    let shape = tensor::acl_shape(t).ok_or_else(|| {
+        Error::Internal(format!("a lowering has a stride that is no whole number of elements: {t:?}"))
+    })?;
     if t.ne.contains(&0) {
         return Ok(());
     }
     let negative = shape.strides.iter().any(|s| *s < 0) || shape.dims.iter().any(|d| *d < 0);
     let end = tensor::storage_bytes(&shape, t.dtype);
     if negative || end > region.bytes() {
-        return Err(Error::Internal(format!(
-            "a lowering reaches byte {end} of a region of {}: {t:?}",
-            region.bytes()
-        )));
+        return Err(Error::Internal(format!("a lowering reaches byte {end} of a region of {}: {t:?}", region.bytes())));
     }
     Ok(())
 }

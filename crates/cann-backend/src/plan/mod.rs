@@ -1,0 +1,500 @@
+//! Plans: a graph made ready for one backend, to run many times.
+//!
+//! [`Backend::prepare`] does everything that can be done once, on the worker: lowering (`lower.rs`), placement (`place.rs`),
+//! constants, executors, and a captured model where the library can capture. `run.rs` replays. What a run needs on the
+//! JavaScript thread (staging memory, shapes) is kept in the [`Plan`] so that starting one takes no lock of the worker.
+
+mod lower;
+mod place;
+mod run;
+mod select;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use gguf::GgmlType;
+
+use crate::Done;
+use crate::acl::memory::{DeviceMem, PinnedMem};
+use crate::acl::program::{Program, Region};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Leaf, NodeId};
+use crate::lower::{Lowering, Mem, Step};
+use crate::queue::{Closable, Segment, Worker};
+use crate::repack::Layout;
+use crate::tensor::Tensor;
+
+pub use run::{RunBuilder, RunResult};
+
+/// Options of [`Backend::prepare`].
+#[derive(Clone, Debug, Default)]
+pub struct PrepareOptions {
+    /// Replay a captured model where the library can capture. `None`: as `GGML_CANN_ACL_GRAPH` says, else yes.
+    pub capture: Option<bool>,
+}
+
+/// One row of [`Plan::report`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportRow {
+    pub node: String,
+    pub op: String,
+    pub device: String,
+    pub calls: Vec<String>,
+    pub note: Option<String>,
+}
+
+/// A graph input as runs see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Input {
+    pub name: String,
+    pub ty: GgmlType,
+    pub ne: [i64; 4],
+    /// Bytes in ggml's layout: what a caller gives.
+    pub bytes: u64,
+    pub layout: Layout,
+    pub elements: u64,
+    /// Whether any step reads it.
+    pub used: bool,
+    /// Where the caller's bytes go in a run slot, and where their transformed copy goes when the layout differs.
+    pub slot: u64,
+    pub slot_device: Option<u64>,
+    pub slot_f32: Option<u64>,
+    /// Device addresses, 0 where not needed: as laid out, and dequantised.
+    pub address: u64,
+    pub address_f32: u64,
+}
+
+/// A graph output as runs see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub name: String,
+    pub ty: GgmlType,
+    pub ne: [i64; 4],
+    pub bytes: u64,
+    pub layout: Layout,
+    pub elements: u64,
+    /// Where the device's bytes land in a run slot, and where the ggml blocks made of them go when the layout differs.
+    pub slot: u64,
+    pub slot_ggml: Option<u64>,
+    pub address: u64,
+}
+
+/// What only the worker touches.
+struct Encoded {
+    program: Program,
+    /// First launch of each node, for traces.
+    node_launches: Vec<usize>,
+}
+
+struct Inner {
+    backend: Backend,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    scratch_bytes: u64,
+    report: Vec<ReportRow>,
+    slot_bytes: u64,
+    slots: Mutex<Vec<PinnedMem>>,
+    /// `None` once disposed.
+    encoded: Mutex<Option<Encoded>>,
+    disposed: AtomicBool,
+    trace: Mutex<Option<String>>,
+}
+
+/// A prepared graph. Clones share it; the last one gone gives its memory back on the worker.
+#[derive(Clone)]
+pub struct Plan(Arc<Inner>);
+
+/// Staging for this many runs is made with the plan; further runs that wait use ordinary memory.
+const PINNED_SLOTS: usize = 2;
+
+impl Backend {
+    /// Makes a graph ready to run here.
+    pub fn prepare(&self, graph: Graph, options: PrepareOptions, done: Done<Plan>) {
+        let backend = self.clone();
+        self.submit_or(done, move |worker, done| {
+            let span = tracing::info_span!("graph.prepare", nodes = graph.nodes().len());
+            let plan = span.in_scope(|| prepare(&backend, worker, &graph, &options));
+            done(plan);
+        });
+    }
+
+    /// Whether this device takes a node.
+    pub fn supports_op(&self, graph: &Graph, node: NodeId) -> bool {
+        self.explain_op(graph, node).is_none()
+    }
+
+    /// The rule that refuses a node here; `None` when it is supported.
+    pub fn explain_op(&self, graph: &Graph, node: NodeId) -> Option<String> {
+        lower::refusal(graph, node, self.caps())
+    }
+
+    /// ggml's rule for moving a node with its weights to the device: batches of 32 and more (or
+    /// `GGML_OP_OFFLOAD_MIN_BATCH`), and no GET_ROWS.
+    pub fn offload_op(&self, graph: &Graph, node: NodeId) -> bool {
+        let node = graph.node(node);
+        let least = std::env::var("GGML_OP_OFFLOAD_MIN_BATCH").ok().and_then(|v| v.parse().ok()).unwrap_or(32);
+        let batch = if node.op.name == "MUL_MAT_ID" { node.ne[2] } else { node.ne[1] };
+        batch >= least && node.op.name != "GET_ROWS"
+    }
+}
+
+impl Plan {
+    pub fn scratch_bytes(&self) -> u64 {
+        self.0.scratch_bytes
+    }
+
+    pub fn inputs(&self) -> Vec<String> {
+        self.0.inputs.iter().map(|i| i.name.clone()).collect()
+    }
+
+    pub fn outputs(&self) -> Vec<String> {
+        self.0.outputs.iter().map(|o| o.name.clone()).collect()
+    }
+
+    /// Type, extents and bytes of an input.
+    pub fn input_info(&self, name: &str) -> Option<(GgmlType, [i64; 4], u64)> {
+        self.0.inputs.iter().find(|i| i.name == name).map(|i| (i.ty, i.ne, i.bytes))
+    }
+
+    /// Type, extents and bytes of an output.
+    pub fn output_info(&self, name: &str) -> Option<(GgmlType, [i64; 4], u64)> {
+        self.0.outputs.iter().find(|o| o.name == name).map(|o| (o.ty, o.ne, o.bytes))
+    }
+
+    /// What runs where, by which calls.
+    pub fn report(&self) -> &[ReportRow] {
+        &self.0.report
+    }
+
+    /// Trace-event JSON of the last run that asked for it.
+    pub fn trace(&self) -> Option<String> {
+        lock(&self.0.trace).clone()
+    }
+
+    /// Marks the plan at once; its memory goes back when the last run is past.
+    pub fn dispose(&self) {
+        if !self.0.disposed.swap(true, Ordering::AcqRel) {
+            let inner = self.0.clone();
+            // In stream order. A closed backend has freed everything already.
+            let _ = self.0.backend.submit(move |worker| worker.settle_after((), move |_| inner.free()));
+        }
+    }
+
+    pub fn is_disposed(&self) -> bool {
+        self.0.disposed.load(Ordering::Acquire)
+    }
+}
+
+impl Inner {
+    /// On the worker, when the stream is past every run.
+    fn free(&self) {
+        drop(lock(&self.encoded).take());
+        lock(&self.slots).clear();
+    }
+}
+
+impl Closable for Inner {
+    fn close(&self, _: &mut Worker) {
+        self.disposed.store(true, Ordering::Release);
+        self.free();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Executors and models go where ACL is called: on the worker, in stream order.
+        let encoded = lock(&self.encoded).take();
+        if let Some(encoded) = encoded {
+            self.backend.shared().discard((encoded, std::mem::take(&mut *lock(&self.slots))));
+        }
+    }
+}
+
+/// A tensor's memory, alive as long as the region is.
+fn tensor_region(tensor: &Tensor) -> Result<Region> {
+    let memory = tensor.memory()?;
+    let (address, bytes) = (memory.address() + tensor.memory_offset(), memory.bytes() - tensor.memory_offset());
+    Ok(Region::new(memory, address, bytes))
+}
+
+fn segment_region(segment: Arc<Segment>) -> Region {
+    let (address, bytes) = (segment.address(), segment.bytes());
+    Region::new(segment, address, bytes)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while a lock was held is reported where it happened; the data are replaced whole, never half.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const OVERFLOW: &str = "the sizes of this graph overflow";
+
+fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &PrepareOptions) -> Result<Plan> {
+    let device = backend.name().to_owned();
+    let lowered = lower::lower(graph, &worker.caps, &device)?;
+    let mut slot = SlotLayout::default();
+    let mut inputs = inputs(graph, &lowered, &mut slot)?;
+    let mut outputs = outputs(graph, &lowered, &mut slot)?;
+
+    // Everything that needs scratch memory, placed by lifetime.
+    let mut items = Vec::new();
+    let mut root_items = vec![None; graph.nodes().len()];
+    for (i, life) in lowered.lives.iter().enumerate() {
+        let node = &graph.nodes()[i];
+        if let (Some(life), false) = (life, matches!(node.leaf, Some(Leaf::Tensor(_)))) {
+            let bytes = lower::layout(node)
+                .device_bytes(node.ty, node.nelements().unsigned_abs())
+                .ok_or_else(|| Error::invalid("graph", OVERFLOW))?;
+            root_items[i] = Some(items.len());
+            items.push(place::Item { bytes: bytes.max(node.span_bytes()), first: life.start, last: life.end });
+        }
+    }
+    let first_temp = items.len();
+    items.extend(lowered.lowering.temps.iter().map(|t| place::Item { bytes: t.bytes, first: t.first, last: t.last }));
+    let first_twin = items.len();
+    let twins: Vec<NodeId> =
+        lowered.dequantized.iter().copied().filter(|id| matches!(graph.node(*id).leaf, Some(Leaf::Input))).collect();
+    for id in &twins {
+        let bytes = (graph.node(*id).nelements().unsigned_abs()).checked_mul(4);
+        let bytes = bytes.ok_or_else(|| Error::invalid("graph", OVERFLOW))?;
+        items.push(place::Item { bytes, first: 0, last: lowered.nodes.len() });
+    }
+    let (offsets, arena_bytes) = place::place(&items).ok_or_else(|| Error::invalid("graph", OVERFLOW))?;
+
+    let arena = segment_region(worker.scratch(arena_bytes.max(1))?);
+    let constants = constants(worker, graph, &lowered)?;
+    let part = |item: usize| arena.part(offsets[item], items[item].bytes.max(1));
+    let resolve = |mem: Mem| -> Option<Region> {
+        match mem {
+            Mem::Node(id) => match &graph.node(id).leaf {
+                Some(Leaf::Tensor(tensor)) => tensor_region(tensor).ok(),
+                _ => root_items[id.index()].map(part),
+            },
+            Mem::Temp(i) => Some(part(first_temp + i)),
+            Mem::Const(i) => constants.parts.get(i).cloned(),
+            Mem::Dequant(id) => match twins.iter().position(|t| *t == id) {
+                Some(i) => Some(part(first_twin + i)),
+                None => constants.twins.iter().find(|(t, _)| *t == id).map(|(_, r)| r.clone()),
+            },
+        }
+    };
+    for leaf in graph.nodes() {
+        if let Some(Leaf::Tensor(tensor)) = &leaf.leaf {
+            // A disposed tensor is reported as such, not as memory without a place.
+            if tensor.backend_id() != backend.id() {
+                return Err(Error::invalid(
+                    format!("tensor '{}'", tensor.name()),
+                    format!("a tensor of {device}, where the graph is prepared"),
+                ));
+            }
+            tensor_region(tensor)?;
+        }
+    }
+    let name = |position: usize| match lowered.nodes.get(position) {
+        Some(id) => format!("{} ({})", graph.node(*id).op.name, graph.node(*id).name),
+        None => "output".to_owned(),
+    };
+    let mut program = Program::encode(&worker.api, &lowered.lowering, &resolve, &name)?;
+    let workspace_bytes = program.workspace_bytes();
+    if workspace_bytes > 0 {
+        program.set_workspace(&segment_region(worker.workspace(workspace_bytes)?))?;
+    }
+    for input in inputs.iter_mut().filter(|i| i.used) {
+        let id = graph.input_named(&input.name).expect("inputs come from the graph");
+        input.address = resolve(Mem::Node(id)).map_or(0, |r| r.address());
+        if input.slot_f32.is_some() {
+            input.address_f32 = resolve(Mem::Dequant(id)).map_or(0, |r| r.address());
+        }
+        program.hold(&arena);
+    }
+    for (output, operand) in outputs.iter_mut().zip(&lowered.packed) {
+        let region = resolve(operand.mem).ok_or_else(|| Error::Internal("an output has no place".into()))?;
+        output.address = region.address() + operand.offset;
+        program.hold(&region);
+    }
+    let wants_capture =
+        options.capture.unwrap_or_else(|| crate::pool::env_switch("GGML_CANN_ACL_GRAPH").unwrap_or(true));
+    if wants_capture && worker.caps.capture {
+        program.capture(&worker.lease, &worker.stream);
+    }
+
+    let slots = (0..PINNED_SLOTS).map(|_| worker.pinned(slot.bytes.max(1))).collect::<Result<Vec<_>>>()?;
+    let report = report(graph, &lowered, &device);
+    let node_launches = lowered.lowering.node_steps.iter().map(|r| r.start).collect();
+    let inner = Arc::new(Inner {
+        backend: backend.clone(),
+        inputs,
+        outputs,
+        scratch_bytes: arena_bytes + workspace_bytes + constants.bytes,
+        report,
+        slot_bytes: slot.bytes.max(1),
+        slots: Mutex::new(slots),
+        encoded: Mutex::new(Some(Encoded { program, node_launches })),
+        disposed: AtomicBool::new(false),
+        trace: Mutex::new(None),
+    });
+    let closable: Weak<dyn Closable> = Arc::downgrade(&(inner.clone() as Arc<dyn Closable>));
+    backend.shared().register(closable);
+    Ok(Plan(inner))
+}
+
+/// Offsets in a run slot, 64-byte aligned.
+#[derive(Default)]
+struct SlotLayout {
+    bytes: u64,
+}
+
+impl SlotLayout {
+    fn take(&mut self, bytes: u64) -> Result<u64> {
+        let at = self.bytes;
+        self.bytes = at
+            .checked_add(bytes)
+            .and_then(|b| b.checked_next_multiple_of(64))
+            .ok_or_else(|| Error::invalid("graph", OVERFLOW))?;
+        Ok(at)
+    }
+}
+
+fn inputs(graph: &Graph, lowered: &lower::Lowered, slot: &mut SlotLayout) -> Result<Vec<Input>> {
+    let mut list = Vec::new();
+    for (i, node) in graph.nodes().iter().enumerate() {
+        let id = NodeId(i as u32);
+        if !matches!(node.leaf, Some(Leaf::Input)) {
+            continue;
+        }
+        let twin = lowered.dequantized.contains(&id);
+        let used = lowered.lives[i].is_some() || twin;
+        let elements = node.nelements().unsigned_abs();
+        let layout = lower::input_layout(node.ty);
+        let bytes = if node.is_empty() { 0 } else { node.nb[3] * node.ne[3].unsigned_abs() };
+        let mut input = Input {
+            name: node.name.clone(),
+            ty: node.ty,
+            ne: node.ne,
+            bytes,
+            layout,
+            elements,
+            used,
+            slot: 0,
+            slot_device: None,
+            slot_f32: None,
+            address: 0,
+            address_f32: 0,
+        };
+        if used {
+            input.slot = slot.take(bytes)?;
+            if !matches!(layout, Layout::Plain | Layout::Blocks) {
+                input.slot_device = Some(slot.take(bytes)?);
+            }
+            if twin {
+                input.slot_f32 = Some(slot.take(elements * 4)?);
+            }
+        }
+        list.push(input);
+    }
+    Ok(list)
+}
+
+fn outputs(graph: &Graph, lowered: &lower::Lowered, slot: &mut SlotLayout) -> Result<Vec<Output>> {
+    let mut list = Vec::new();
+    for ((name, id), operand) in graph.outputs().iter().zip(&lowered.packed) {
+        let node = graph.node(*id);
+        let elements = node.nelements().unsigned_abs();
+        let bytes = if node.is_empty() {
+            0
+        } else {
+            crate::graph::contiguous_nb(node.ty, node.ne)
+                .map(|nb| nb[3] * node.ne[3].unsigned_abs())
+                .ok_or_else(|| Error::invalid("graph", OVERFLOW))?
+        };
+        let at = slot.take(bytes)?;
+        let transformed = !matches!(operand.layout, Layout::Plain | Layout::Blocks);
+        if transformed && elements != operand.root_elements {
+            return Err(Error::Unsupported {
+                what: format!("output '{name}'"),
+                reason: "a part of a quantised tensor cannot be read as an output; read the whole, or dequantise it"
+                    .into(),
+            });
+        }
+        let slot_ggml = if transformed { Some(slot.take(bytes)?) } else { None };
+        list.push(Output {
+            name: name.clone(),
+            ty: node.ty,
+            ne: node.ne,
+            bytes,
+            layout: operand.layout,
+            elements,
+            slot: at,
+            slot_ggml,
+            address: 0,
+        });
+    }
+    Ok(list)
+}
+
+/// Constants of the lowering and dequantised device tensors, on the device.
+struct Constants {
+    parts: Vec<Region>,
+    twins: Vec<(NodeId, Region)>,
+    bytes: u64,
+}
+
+fn constants(worker: &mut Worker, graph: &Graph, lowered: &lower::Lowered) -> Result<Constants> {
+    let mut host: Vec<(Option<NodeId>, Vec<u8>)> =
+        lowered.lowering.constants.iter().map(|c| (None, c.clone())).collect();
+    for id in &lowered.dequantized {
+        if let Some(Leaf::Tensor(tensor)) = &graph.node(*id).leaf {
+            let blocks = tensor.read_whole(worker)?;
+            let mut values = vec![0f32; graph.node(*id).nelements().unsigned_abs() as usize];
+            gguf::dequantize(tensor.ty(), &blocks, &mut values).map_err(|e| Error::Gguf(Arc::new(e)))?;
+            host.push((Some(*id), values.iter().flat_map(|v| v.to_le_bytes()).collect()));
+        }
+    }
+    let mut list = Constants { parts: Vec::new(), twins: Vec::new(), bytes: 0 };
+    let offsets: Vec<u64> = host
+        .iter()
+        .map(|(_, bytes)| {
+            let at = list.bytes;
+            list.bytes += (bytes.len() as u64).max(1).next_multiple_of(place::ALIGNMENT);
+            at
+        })
+        .collect();
+    if host.is_empty() {
+        return Ok(list);
+    }
+    let memory: Arc<DeviceMem> = Arc::new(worker.device_mem(list.bytes)?);
+    let (address, bytes) = (memory.address(), memory.bytes());
+    let region = Region::new(memory, address, bytes);
+    // The sources are ordinary memory, which the copies are done with when they return.
+    for ((id, bytes), offset) in host.iter().zip(offsets) {
+        worker.stream.copy_in(region.address() + offset, bytes)?;
+        let part = region.part(offset, bytes.len() as u64);
+        match id {
+            None => list.parts.push(part),
+            Some(id) => list.twins.push((*id, part)),
+        }
+    }
+    Ok(list)
+}
+
+fn report(graph: &Graph, lowered: &lower::Lowered, device: &str) -> Vec<ReportRow> {
+    let calls = |lowering: &Lowering, position: usize| -> Vec<String> {
+        lowering.steps[lowering.node_steps[position].clone()]
+            .iter()
+            .map(|s| match s {
+                Step::Call { op, .. } => op.name().to_owned(),
+                Step::Copy { .. } => "aclrtMemcpyAsync".to_owned(),
+                Step::Fill { .. } => "aclrtMemsetAsync".to_owned(),
+            })
+            .collect()
+    };
+    let row = |(position, id): (usize, &NodeId)| ReportRow {
+        node: graph.node(*id).name.clone(),
+        op: graph.node(*id).op.name.to_owned(),
+        device: device.to_owned(),
+        calls: calls(&lowered.lowering, position),
+        note: lowered.lowering.notes[position].clone(),
+    };
+    lowered.nodes.iter().enumerate().map(row).collect()
+}

@@ -1,0 +1,415 @@
+//! One run of a plan: what starts on the caller's thread, what the worker enqueues, and what comes back.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use gguf::GgmlType;
+use tokio_util::sync::CancellationToken;
+
+use super::{Encoded, Inner, Input, Plan, lock};
+use crate::Done;
+use crate::acl::memory::PinnedMem;
+use crate::error::{Error, Result};
+use crate::queue::Worker;
+use crate::repack::{self, Layout, Regions};
+use crate::tensor::Tensor;
+
+/// A run that can be cancelled is enqueued in pieces of this many launches, and the device finishes each before the next.
+const CANCEL_BATCH: usize = 32;
+
+/// Staging memory of one run: the plan's own while there is some, else ordinary memory.
+enum Slot {
+    Pinned(PinnedMem),
+    Plain(Vec<u8>),
+}
+
+impl Slot {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Slot::Pinned(memory) => memory.as_slice(),
+            Slot::Plain(memory) => memory,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Slot::Pinned(memory) => memory.as_mut_slice(),
+            Slot::Plain(memory) => memory,
+        }
+    }
+
+    fn part(&self, offset: u64, bytes: u64) -> &[u8] {
+        &self.bytes()[offset as usize..(offset + bytes) as usize]
+    }
+
+    fn part_mut(&mut self, offset: u64, bytes: u64) -> &mut [u8] {
+        &mut self.bytes_mut()[offset as usize..(offset + bytes) as usize]
+    }
+}
+
+/// How an input is given.
+enum Given {
+    Bytes,
+    Tensor(Tensor),
+}
+
+/// A run being put together on the caller's thread.
+pub struct RunBuilder {
+    plan: Plan,
+    slot: Slot,
+    given: Vec<Option<Given>>,
+    wanted: Vec<bool>,
+    output_to: Vec<(usize, Tensor)>,
+    cancel: Option<CancellationToken>,
+    trace: bool,
+}
+
+impl Plan {
+    /// Begins a run. Takes staging memory, makes no ACL call and does not block.
+    pub fn start(&self) -> Result<RunBuilder> {
+        if self.is_disposed() {
+            return Err(Error::Disposed { what: "plan" });
+        }
+        let slot = match lock(&self.0.slots).pop() {
+            Some(memory) => Slot::Pinned(memory),
+            None => Slot::Plain(vec![0; self.0.slot_bytes as usize]),
+        };
+        Ok(RunBuilder {
+            given: self.0.inputs.iter().map(|_| None).collect(),
+            wanted: vec![true; self.0.outputs.len()],
+            output_to: Vec::new(),
+            cancel: None,
+            trace: false,
+            slot,
+            plan: self.clone(),
+        })
+    }
+}
+
+impl RunBuilder {
+    /// Gives an input its bytes, in ggml's layout. They are copied now.
+    pub fn input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let at = self.input_index(name)?;
+        let input = &self.plan.0.inputs[at];
+        if bytes.len() as u64 != input.bytes {
+            return Err(Error::invalid(
+                format!("inputs.{name}"),
+                format!("{} bytes ({} {:?}), not {}", input.bytes, input.ty.name(), input.ne, bytes.len()),
+            ));
+        }
+        if input.used {
+            self.slot.part_mut(input.slot, input.bytes).copy_from_slice(bytes);
+        }
+        self.given[at] = Some(Given::Bytes);
+        Ok(())
+    }
+
+    /// Gives an input the content a device tensor has when the run starts.
+    pub fn input_tensor(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
+        let at = self.input_index(name)?;
+        let input = &self.plan.0.inputs[at];
+        let what = || format!("inputs.{name}");
+        if tensor.is_disposed() {
+            return Err(Error::Disposed { what: "tensor" });
+        }
+        if tensor.backend_id() != self.plan.0.backend.id() {
+            return Err(Error::invalid(what(), "a tensor of the backend that made the plan"));
+        }
+        if tensor.ty() != input.ty || tensor.ne() != input.ne || tensor.layout() != input.layout {
+            return Err(Error::invalid(
+                what(),
+                format!("{} {:?}, not {} {:?}", input.ty.name(), input.ne, tensor.ty().name(), tensor.ne()),
+            ));
+        }
+        if input.slot_f32.is_some() {
+            return Err(Error::Unsupported {
+                what: what(),
+                reason: format!("{} blocks are dequantised by the host: give the bytes", input.ty.name()),
+            });
+        }
+        self.given[at] = Some(Given::Tensor(tensor.clone()));
+        Ok(())
+    }
+
+    /// Which outputs are read back; all by default.
+    pub fn outputs(&mut self, names: Option<Vec<String>>) -> Result<()> {
+        if let Some(names) = names {
+            self.wanted.fill(false);
+            for name in names {
+                let at = self.output_index(&name)?;
+                self.wanted[at] = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves an output in a device tensor of the same type and extents.
+    pub fn output_to(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
+        let at = self.output_index(name)?;
+        let output = &self.plan.0.outputs[at];
+        if tensor.is_disposed() {
+            return Err(Error::Disposed { what: "tensor" });
+        }
+        if tensor.backend_id() != self.plan.0.backend.id() {
+            return Err(Error::invalid(format!("outputTo.{name}"), "a tensor of the backend that made the plan"));
+        }
+        if tensor.ty() != output.ty || tensor.ne() != output.ne || tensor.layout() != output.layout {
+            return Err(Error::invalid(
+                format!("outputTo.{name}"),
+                format!("{} {:?}, not {} {:?}", output.ty.name(), output.ne, tensor.ty().name(), tensor.ne()),
+            ));
+        }
+        self.output_to.push((at, tensor.clone()));
+        Ok(())
+    }
+
+    pub fn cancel(&mut self, token: CancellationToken) {
+        self.cancel = Some(token);
+    }
+
+    /// Times every node; see [`Plan::trace`].
+    pub fn trace(&mut self, on: bool) {
+        self.trace = on;
+    }
+
+    /// Queues the run. `done` is called when the results are in, in the order runs were submitted.
+    pub fn submit(self, done: Done<RunResult>) {
+        let missing = self.plan.0.inputs.iter().zip(&self.given).find(|(i, g)| i.used && g.is_none());
+        if let Some((input, _)) = missing {
+            return done(Err(Error::invalid(
+                format!("inputs.{}", input.name),
+                format!("a value: {} {:?}", input.ty.name(), input.ne),
+            )));
+        }
+        let backend = self.plan.0.backend.clone();
+        backend.submit_or(done, move |worker, done| self.execute(worker, done));
+    }
+
+    fn input_index(&self, name: &str) -> Result<usize> {
+        let inputs = &self.plan.0.inputs;
+        inputs
+            .iter()
+            .position(|i| i.name == name)
+            .ok_or_else(|| unknown("input", name, inputs.iter().map(|i| &*i.name)))
+    }
+
+    fn output_index(&self, name: &str) -> Result<usize> {
+        let outputs = &self.plan.0.outputs;
+        let names = || outputs.iter().map(|o| &*o.name);
+        outputs.iter().position(|o| o.name == name).ok_or_else(|| unknown("output", name, names()))
+    }
+
+    fn execute(mut self, worker: &mut Worker, done: Done<RunResult>) {
+        let plan = self.plan.clone();
+        if self.is_cancelled() {
+            return done(Err(Error::Cancelled));
+        }
+        // The lock is gone before anybody's `done` is called.
+        let enqueued = lock(&plan.0.encoded).as_mut().map(|encoded| self.enqueue(worker, &plan.0, encoded));
+        let Some(enqueued) = enqueued else {
+            return done(Err(Error::Disposed { what: "plan" }));
+        };
+        // Whatever was enqueued still uses the slot and the tensors: they stay until the stream is past it.
+        let keep = (plan.clone(), std::mem::take(&mut self.given), std::mem::take(&mut self.output_to));
+        worker.settle_after(keep, move |past| match enqueued.and(past) {
+            Ok(()) => {
+                self.unpack();
+                done(Ok(RunResult { run: self }));
+            }
+            Err(error) => done(Err(error)),
+        });
+    }
+
+    fn enqueue(&mut self, worker: &mut Worker, plan: &Inner, encoded: &mut Encoded) -> Result<()> {
+        for (at, input) in plan.inputs.iter().enumerate().filter(|(_, i)| i.used) {
+            self.enqueue_input(worker, at, input)?;
+        }
+        if self.trace {
+            let trace = launch_traced(worker, plan, encoded)?;
+            *lock(&plan.trace) = Some(trace);
+        } else if self.cancel.is_some() {
+            let launches = encoded.program.len();
+            for start in (0..launches).step_by(CANCEL_BATCH) {
+                if start > 0 {
+                    worker.stream.synchronize()?;
+                    if self.is_cancelled() {
+                        return Err(Error::Cancelled);
+                    }
+                }
+                encoded.program.launch(start..launches.min(start + CANCEL_BATCH), &worker.stream)?;
+            }
+        } else {
+            encoded.program.launch_all(&worker.stream)?;
+        }
+        worker.count_launches(if encoded.program.is_captured() { 1 } else { encoded.program.len() as u64 });
+        for (at, tensor) in &self.output_to {
+            let output = &plan.outputs[*at];
+            worker.stream.copy_device(tensor.address()?, output.address, output.bytes)?;
+        }
+        for (output, _) in plan.outputs.iter().zip(&self.wanted).filter(|(_, wanted)| **wanted) {
+            worker.stream.copy_out(self.slot.part_mut(output.slot, output.bytes), output.address)?;
+        }
+        Ok(())
+    }
+
+    fn enqueue_input(&mut self, worker: &mut Worker, at: usize, input: &Input) -> Result<()> {
+        let stream = &worker.stream;
+        match &self.given[at] {
+            Some(Given::Tensor(tensor)) => {
+                return stream.copy_device(input.address, tensor.address()?, input.bytes);
+            }
+            Some(Given::Bytes) => {}
+            // `submit` checked that every used input is given.
+            None => return Err(Error::Internal(format!("input '{}' has no value", input.name))),
+        }
+        if let Some(f32_at) = input.slot_f32 {
+            let mut values = vec![0f32; input.elements as usize];
+            gguf::dequantize(input.ty, self.slot.part(input.slot, input.bytes), &mut values)
+                .map_err(|e| Error::Gguf(Arc::new(e)))?;
+            let place = self.slot.part_mut(f32_at, input.elements * 4);
+            place.as_chunks_mut::<4>().0.iter_mut().zip(&values).for_each(|(b, v)| *b = v.to_le_bytes());
+            stream.copy_in(input.address_f32, self.slot.part(f32_at, input.elements * 4))?;
+        }
+        if input.address == 0 {
+            return Ok(());
+        }
+        let from = match input.slot_device {
+            Some(device_at) => {
+                let (blocks, place) = self.slot.bytes_mut().split_at_mut(device_at as usize);
+                let blocks = &blocks[input.slot as usize..(input.slot + input.bytes) as usize];
+                pack(input.layout, input.ty, input.elements, blocks, &mut place[..input.bytes as usize])?;
+                device_at
+            }
+            None => input.slot,
+        };
+        stream.copy_in(input.address, self.slot.part(from, input.bytes))
+    }
+
+    /// Turns what the device laid out its own way back into ggml blocks, when the copies have arrived.
+    fn unpack(&mut self) {
+        for (output, _) in self.plan.0.outputs.iter().zip(&self.wanted).filter(|(_, wanted)| **wanted) {
+            if let Some(ggml_at) = output.slot_ggml {
+                let (device, place) = self.slot.bytes_mut().split_at_mut(ggml_at as usize);
+                let device = &device[output.slot as usize..(output.slot + output.bytes) as usize];
+                unpack(output.layout, output.ty, output.elements, device, &mut place[..output.bytes as usize]);
+            }
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled)
+    }
+}
+
+impl Drop for RunBuilder {
+    fn drop(&mut self) {
+        let plan = &self.plan.0;
+        let slot = std::mem::replace(&mut self.slot, Slot::Plain(Vec::new()));
+        if let (Slot::Pinned(memory), false) = (slot, plan.disposed.load(Ordering::Acquire)) {
+            lock(&plan.slots).push(memory);
+        }
+    }
+}
+
+/// A whole tensor's ggml blocks in the device's layout.
+fn pack(layout: Layout, ty: GgmlType, elements: u64, blocks: &[u8], device: &mut [u8]) -> Result<()> {
+    let regions = Regions::new(layout, ty, elements).ok_or_else(|| Error::Internal("an input has no layout".into()))?;
+    let (quants, rest) = device.split_at_mut(regions.quants.end as usize);
+    let (scales, offsets) = rest.split_at_mut((regions.scales.end - regions.scales.start) as usize);
+    repack::to_device(layout, blocks, quants, scales, offsets)
+        .map_err(|e| Error::invalid("inputs", format!("finite scales; block {} has none", e.block)))
+}
+
+/// The inverse of [`pack`].
+fn unpack(layout: Layout, ty: GgmlType, elements: u64, device: &[u8], blocks: &mut [u8]) {
+    if let Some(regions) = Regions::new(layout, ty, elements) {
+        let part = |r: &std::ops::Range<u64>| &device[r.start as usize..r.end as usize];
+        repack::from_device(layout, part(&regions.quants), part(&regions.scales), part(&regions.offsets), blocks);
+    }
+}
+
+fn unknown<'a>(what: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let known: Vec<_> = known.collect();
+    Error::invalid(format!("{what} '{name}'"), format!("an {what} of the plan: {}", known.join(", ")))
+}
+
+/// The results of a run, in staging memory. Dropping it gives the memory back to the plan.
+pub struct RunResult {
+    run: RunBuilder,
+}
+
+impl RunResult {
+    /// The packed bytes of an output that was asked for.
+    pub fn output(&self, name: &str) -> Option<&[u8]> {
+        let outputs = &self.run.plan.0.outputs;
+        let at = outputs.iter().position(|o| o.name == name).filter(|at| self.run.wanted[*at])?;
+        let output = &outputs[at];
+        Some(self.run.slot.part(output.slot_ggml.unwrap_or(output.slot), output.bytes))
+    }
+
+    /// Names of the outputs that were asked for.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.run.plan.0.outputs.iter().zip(&self.run.wanted).filter(|(_, wanted)| **wanted).map(|(o, _)| &*o.name)
+    }
+}
+
+/// Runs node by node, each to its end, and writes down how long each took.
+fn launch_traced(worker: &Worker, plan: &Inner, encoded: &mut Encoded) -> Result<String> {
+    let stream = &worker.stream;
+    stream.synchronize()?;
+    let begin = Instant::now();
+    let mut json = String::from("{\"traceEvents\":[");
+    let ends = encoded.node_launches.iter().skip(1).copied().chain([encoded.program.len()]);
+    let ranges: Vec<_> = encoded.node_launches.iter().copied().zip(ends).collect();
+    for (position, (start, end)) in ranges.into_iter().enumerate() {
+        let from = begin.elapsed();
+        encoded.program.launch(start..end, stream)?;
+        stream.synchronize()?;
+        let took = begin.elapsed() - from;
+        let (op, node, calls) = match plan.report.get(position) {
+            Some(row) => (&*row.op, &*row.node, row.calls.join(",")),
+            None => ("OUTPUT", "outputs", String::new()),
+        };
+        let comma = if position == 0 { "" } else { "," };
+        // Writing to a String cannot fail.
+        let _ = write!(
+            json,
+            "{comma}{{\"name\":{},\"cat\":\"node\",\"ph\":\"X\",\"ts\":{:.3},\"dur\":{:.3},\"pid\":1,\"tid\":1,\
+             \"args\":{{\"node\":{},\"calls\":{}}}}}",
+            quoted(op),
+            from.as_secs_f64() * 1e6,
+            took.as_secs_f64() * 1e6,
+            quoted(node),
+            quoted(&calls)
+        );
+    }
+    json.push_str("],\"displayTimeUnit\":\"ms\"}");
+    Ok(json)
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn json_strings_are_escaped() {
+        assert_eq!(super::quoted("a\"b\\\n"), "\"a\\\"b\\\\\\u000a\"");
+    }
+}
