@@ -74,6 +74,17 @@ pub(super) fn convert(lower: &mut Lower, x: &Operand, dst: &Operand) -> Result<(
     quantise(lower, &rows, dst)
 }
 
+/// A packed copy of an operand with gaps, in scratch and in the same layout.
+pub fn packed_copy(x: &Operand, lower: &mut Lower) -> Result<Operand, Unsupported> {
+    let Some(nb) = contiguous_nb(x.ty, x.ne) else { refuse!("rows of {} that do not fill blocks", x.ty.name()) };
+    let elements = x.nelements() as u64;
+    let Some(bytes) = x.layout.device_bytes(x.ty, elements) else { refuse!("{} in another type's layout", x.ty.name()) };
+    let mem = lower.temp(bytes.max(1));
+    let copy = Operand { mem, offset: 0, nb, root_elements: elements, leaf: false, ..x.clone() };
+    convert(lower, x, &copy)?;
+    Ok(copy)
+}
+
 /// As [`Lower::assign`] where only the number of elements is the same: one side must be packed, or a temporary is.
 fn assign_any_shape(lower: &mut Lower, dst: &TensorArg, x: &TensorArg) -> Result<(), Unsupported> {
     if dst.ne == x.ne {
@@ -221,7 +232,8 @@ pub(super) fn quantise_groups(
             let ones = lower.scratch_like(&d, ACL_FLOAT);
             lower.fill_scalar(&ones, 1.0)?;
             let offset = lower.scratch_like(&d, ACL_FLOAT);
-            lower.call(AclOp::aclnnSWhere, [varies.clone().into(), shift.into(), ones.into(), offset.clone().into()])?;
+            lower
+                .call(AclOp::aclnnSWhere, [varies.clone().into(), shift.into(), ones.into(), offset.clone().into()])?;
             lower.assign(offsets, &offset)?;
             let scale = lower.scratch_like(&d, ACL_FLOAT);
             lower.call(AclOp::aclnnSWhere, [varies.into(), d.into(), high.into(), scale.clone().into()])?;

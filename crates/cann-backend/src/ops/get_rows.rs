@@ -1,7 +1,5 @@
 //! GET_ROWS: rows are gathered first and converted after, so a large table costs only the rows that are asked for.
 
-use acl_sys::*;
-
 use super::*;
 use crate::lower::TensorArg;
 

@@ -40,7 +40,8 @@ mod triangle;
 mod unary;
 mod view;
 
-pub(crate) use norm::fuse_rms_norm_mul;
+pub use copy::packed_copy;
+pub use norm::rms_norm_mul;
 pub use operand::Operand;
 
 /// One parameter: ggml's name, its default (none: it must be given) and what it means.
@@ -185,7 +186,9 @@ pub fn with_defaults(def: &'static OpDef, params: Params) -> Result<Params, Erro
             (Default::Required | Default::Num(_), Some(v)) if !matches!(v, Param::Num(_) | Param::Bool(_)) => {
                 return Err(wrong("a number"));
             }
-            (Default::Bool(_), Some(v)) if !matches!(v, Param::Num(_) | Param::Bool(_)) => return Err(wrong("a boolean")),
+            (Default::Bool(_), Some(v)) if !matches!(v, Param::Num(_) | Param::Bool(_)) => {
+                return Err(wrong("a boolean"));
+            }
             (Default::Str(_), Some(v)) if !matches!(v, Param::Str(_)) => return Err(wrong("a string")),
             (Default::Nums(_), Some(v)) if !matches!(v, Param::Nums(_)) => return Err(wrong("an array of numbers")),
             (_, Some(_)) => {}
@@ -209,7 +212,12 @@ pub fn check_arity(def: &'static OpDef, src: &[Option<&Node>]) -> Result<(), Err
     let least = def.src.iter().filter(|name| !name.ends_with('?')).count();
     let wrong = |reason: String| Error::Shape { op: def.name.into(), reason };
     if src.len() > def.src.len() {
-        return Err(wrong(format!("{} sources given, at most {} are taken ({})", src.len(), def.src.len(), def.src.join(", "))));
+        return Err(wrong(format!(
+            "{} sources given, at most {} are taken ({})",
+            src.len(),
+            def.src.len(),
+            def.src.join(", ")
+        )));
     }
     for (k, name) in def.src.iter().enumerate() {
         if !name.ends_with('?') && src.get(k).copied().flatten().is_none() {

@@ -84,7 +84,8 @@ fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
         let (x, out) = (x.narrow(2, first, len), out.narrow(2, first, len));
         if plain {
             // A matrix for each row: rows and tokens are both batches, of products with one row.
-            let lone = |t: &TensorArg| t.view(&[t.ne[0], 1, t.ne[1], t.ne[2]], &[t.nb[0], t.nb[1], t.nb[1], t.nb[2]], 0);
+            let lone =
+                |t: &TensorArg| t.view(&[t.ne[0], 1, t.ne[1], t.ne[2]], &[t.nb[0], t.nb[1], t.nb[1], t.nb[2]], 0);
             product(lower, &lone(&x), &chosen[0].permuted(&[1, 0, 2, 3]), &lone(&out))?;
         } else {
             products_quantised(lower, experts.layout, &chosen, &x, &out)?;

@@ -8,7 +8,8 @@ use super::*;
 use crate::lower::{Arg, TensorArg};
 use crate::refuse;
 
-const EPS: ParamDef = ParamDef { name: "eps", default: Default::Num(1e-5), doc: "added to the mean square or variance" };
+const EPS: ParamDef =
+    ParamDef { name: "eps", default: Default::Num(1e-5), doc: "added to the mean square or variance" };
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef {
@@ -73,31 +74,23 @@ fn plan_rms_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
 
 fn rms_norm(lower: &mut Lower, x: &TensorArg, gamma: &TensorArg, eps: f64, out: &TensorArg) -> Result<(), Unsupported> {
     let rstd = lower.scratch(ACL_FLOAT, &[1, x.ne[1], x.ne[2], x.ne[3]]);
-    lower.call(AclOp::aclnnRmsNorm, [x.clone().into(), gamma.clone().into(), Arg::F64(eps), out.clone().into(), rstd.into()])
+    lower.call(
+        AclOp::aclnnRmsNorm,
+        [x.clone().into(), gamma.clone().into(), Arg::F64(eps), out.clone().into(), rstd.into()],
+    )
 }
 
-/// Writes RMS_NORM followed by MUL with a row of weights as one call into the result of MUL. False, and nothing written, when
-/// `mul` is no such product. The caller sees to it that nothing else reads the result of `norm`.
-pub(crate) fn fuse_rms_norm_mul(norm: &NodeCx, mul: &NodeCx, lower: &mut Lower) -> Result<bool, Unsupported> {
-    let (Some(a), Some(b)) = (mul.opt(0), mul.opt(1)) else { return Ok(false) };
-    let same = |o: &Operand| o.mem == norm.dst.mem && o.ne == norm.dst.ne && o.nb == norm.dst.nb;
-    // MUL is symmetric, but only its first operand gives the result its shape.
-    let weight = if same(a) { b } else { a };
-    let row = [norm.dst.ne[0], 1, 1, 1];
-    let fits = (same(a) || same(b)) && mul.dst.ne == norm.dst.ne && mul.dst.ty == GgmlType::F32;
-    if norm.node.op.name != "RMS_NORM"
-        || mul.node.op.name != "MUL"
-        || !fits
-        || weight.ty != GgmlType::F32
-        || weight.ne != row
-        || !weight.is_contiguous()
-    {
-        return Ok(false);
-    }
+/// An RMS_NORM and the MUL by a packed f32 row of weights that is its only reader, as one call into the result of MUL.
+pub fn rms_norm_mul(
+    norm: &Node,
+    x: &Operand,
+    weight: &Operand,
+    dst: &Operand,
+    lower: &mut Lower,
+) -> Result<(), Unsupported> {
     let weight = weight.arg()?;
     let gamma = weight.view(&weight.ne[..1], &weight.nb[..1], 0);
-    rms_norm(lower, &norm.src(0).arg()?, &gamma, eps(norm), &mul.dst.arg()?)?;
-    Ok(true)
+    rms_norm(lower, &x.arg()?, &gamma, f64::from(norm.params.f32("eps")), &dst.arg()?)
 }
 
 fn plan_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
