@@ -61,7 +61,8 @@ pub unsafe extern "C" fn aclGetRecentErrMsg() -> *const c_char {
 
 pub unsafe extern "C" fn aclrtGetVersion(major: *mut i32, minor: *mut i32, patch: *mut i32) -> aclError {
     entry("aclrtGetVersion", || {
-        let outs = [Out::new(major, "majorVersion")?, Out::new(minor, "minorVersion")?, Out::new(patch, "patchVersion")?];
+        let outs =
+            [Out::new(major, "majorVersion")?, Out::new(minor, "minorVersion")?, Out::new(patch, "patchVersion")?];
         // Of the ACL interface that is implemented here.
         outs.iter().zip([1, 15, 0]).for_each(|(out, value)| out.set(value));
         Ok(())
@@ -69,7 +70,10 @@ pub unsafe extern "C" fn aclrtGetVersion(major: *mut i32, minor: *mut i32, patch
 }
 
 /// Answers for the toolkit and the runtime, with this crate's own version.
-pub unsafe extern "C" fn aclsysGetCANNVersion(name: aclCANNPackageName, version: *mut aclCANNPackageVersion) -> aclError {
+pub unsafe extern "C" fn aclsysGetCANNVersion(
+    name: aclCANNPackageName,
+    version: *mut aclCANNPackageVersion,
+) -> aclError {
     entry("aclsysGetCANNVersion", || {
         let out = Out::new(version, "version")?;
         if name != ACL_PKG_NAME_CANN && name != ACL_PKG_NAME_RUNTIME {
@@ -150,7 +154,11 @@ pub unsafe extern "C" fn aclrtGetMemInfo(attr: aclrtMemAttr, free: *mut usize, t
     })
 }
 
-pub unsafe extern "C" fn aclrtDeviceCanAccessPeer(can_access: *mut i32, device_id: i32, peer_device_id: i32) -> aclError {
+pub unsafe extern "C" fn aclrtDeviceCanAccessPeer(
+    can_access: *mut i32,
+    device_id: i32,
+    peer_device_id: i32,
+) -> aclError {
     entry("aclrtDeviceCanAccessPeer", || {
         let out = Out::new(can_access, "canAccessPeer")?;
         out.set(context::can_access_peer(device_id, peer_device_id)?.into());
@@ -167,7 +175,11 @@ pub unsafe extern "C" fn aclrtDeviceDisablePeerAccess(peer_device_id: i32) -> ac
 }
 
 /// The policy is about page sizes, which the system decides here.
-pub unsafe extern "C" fn aclrtMalloc(dev_ptr: *mut *mut c_void, size: usize, _policy: aclrtMemMallocPolicy) -> aclError {
+pub unsafe extern "C" fn aclrtMalloc(
+    dev_ptr: *mut *mut c_void,
+    size: usize,
+    _policy: aclrtMemMallocPolicy,
+) -> aclError {
     entry("aclrtMalloc", || {
         let out = Out::new(dev_ptr, "devPtr")?;
         check_size(size)?;

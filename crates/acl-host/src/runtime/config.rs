@@ -34,7 +34,8 @@ pub enum ConfigError {
 
 /// Fixes the settings before first use. Afterwards only the values already in force are accepted.
 pub fn configure(config: Config) -> Result<(), ConfigError> {
-    for (setting, value) in [("devices", config.devices), ("threads", config.threads), ("memory_bytes", config.memory_bytes)]
+    for (setting, value) in
+        [("devices", config.devices), ("threads", config.threads), ("memory_bytes", config.memory_bytes)]
     {
         if value == Some(0) {
             return Err(ConfigError::Invalid { setting, value: "0".into() });
@@ -146,14 +147,8 @@ const MAX_DEVICES: usize = 64;
 const DEFAULT_DEVICES: usize = if cfg!(test) { 16 } else { 1 };
 const FALLBACK_MEMORY_BYTES: usize = 4 << 30;
 
-static CHOSEN: Mutex<Config> = Mutex::new(Config {
-    devices: None,
-    memory_bytes: None,
-    soc: None,
-    peer: None,
-    threads: None,
-    check: None,
-});
+static CHOSEN: Mutex<Config> =
+    Mutex::new(Config { devices: None, memory_bytes: None, soc: None, peer: None, threads: None, check: None });
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// What the machine has.
@@ -164,11 +159,8 @@ struct Machine {
 
 impl Machine {
     fn read() -> Machine {
-        let read = |path: &str| std::fs::read_to_string(path).ok();
-        let total = read("/proc/meminfo").as_deref().and_then(parse_meminfo);
-        let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-        let limit = limits.iter().filter_map(|path| read(path)?.trim().parse::<usize>().ok()).min();
-        let memory_bytes = [total, limit].into_iter().flatten().filter(|bytes| *bytes > 0).min();
+        let memory_bytes =
+            [physical_memory_bytes(), cgroup_limit_bytes()].into_iter().flatten().filter(|n| *n > 0).min();
         Machine {
             cores: std::thread::available_parallelism().map_or(1, |n| n.get()),
             memory_bytes: memory_bytes.unwrap_or(FALLBACK_MEMORY_BYTES),
@@ -328,6 +320,96 @@ fn parse_bytes(text: &str) -> Option<usize> {
     digits.trim_end().parse::<usize>().ok()?.checked_mul(1usize.checked_shl(shift)?)
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn physical_memory_bytes() -> Option<usize> {
+    parse_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+#[cfg(target_vendor = "apple")]
+fn physical_memory_bytes() -> Option<usize> {
+    use std::ffi::{c_char, c_int, c_void};
+    unsafe extern "C" {
+        fn sysctlbyname(
+            name: *const c_char,
+            old: *mut c_void,
+            old_bytes: *mut usize,
+            new: *const c_void,
+            new_bytes: usize,
+        ) -> c_int;
+    }
+    let (mut memory, mut bytes) = (0u64, size_of::<u64>());
+    // SAFETY: the name ends in a zero, the value is a u64 and its size is told, nothing is set.
+    let failed =
+        unsafe { sysctlbyname(c"hw.memsize".as_ptr(), (&raw mut memory).cast(), &mut bytes, std::ptr::null(), 0) };
+    (failed == 0).then_some(usize::try_from(memory).ok()).flatten()
+}
+
+#[cfg(windows)]
+fn physical_memory_bytes() -> Option<usize> {
+    /// `MEMORYSTATUSEX` of the Windows headers.
+    #[repr(C)]
+    #[derive(Default)]
+    struct MemoryStatus {
+        length: u32,
+        load: u32,
+        total_physical: u64,
+        others: [u64; 6],
+    }
+    const _: () = assert!(size_of::<MemoryStatus>() == 64);
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn GlobalMemoryStatusEx(status: *mut MemoryStatus) -> i32;
+    }
+    let mut status = MemoryStatus { length: size_of::<MemoryStatus>() as u32, ..MemoryStatus::default() };
+    // SAFETY: the structure is a local and tells its own length, as the function wants it.
+    let worked = unsafe { GlobalMemoryStatusEx(&mut status) };
+    (worked != 0).then_some(usize::try_from(status.total_physical).ok()).flatten()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple", windows)))]
+fn physical_memory_bytes() -> Option<usize> {
+    None
+}
+
+/// The smallest limit of this process's control group and those above it, version 2 or 1.
+fn cgroup_limit_bytes() -> Option<usize> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let files = cgroup_limit_files(&groups);
+    // "max" is no number, and no limit.
+    files.iter().filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse::<usize>().ok()).min()
+}
+
+fn cgroup_limit_files(groups: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut add = |root: &str, group: &str, file: &str| {
+        let mut group = group.trim_end_matches('/');
+        loop {
+            files.push(format!("{root}{group}/{file}"));
+            match group.rfind('/') {
+                Some(at) => group = &group[..at],
+                None => break,
+            }
+        }
+    };
+    // Inside a container the path is the host's, but the root of the mount is the container's own group.
+    add("/sys/fs/cgroup", "", "memory.max");
+    add("/sys/fs/cgroup/memory", "", "memory.limit_in_bytes");
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        match (fields.next(), fields.next()) {
+            (Some(""), Some(group)) => add("/sys/fs/cgroup", group, "memory.max"),
+            (Some(controllers), Some(group)) if controllers.split(',').any(|name| name == "memory") => {
+                add("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
+            }
+            _ => {}
+        }
+    }
+    files.sort();
+    files.dedup();
+    files
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", test))]
 fn parse_meminfo(text: &str) -> Option<usize> {
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
     line.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
@@ -360,6 +442,22 @@ mod tests {
             assert_eq!(parse_bytes(text), bytes, "{text}");
         }
         assert_eq!(parse_meminfo("MemTotal:  2048 kB\nMemFree: 1 kB\n"), Some(2048 * 1024));
+    }
+
+    #[test]
+    fn limits_are_looked_for_in_the_own_group_and_above() {
+        let files = cgroup_limit_files("0::/a.slice/b\n4:memory,x:/c\n5:cpu:/d\n");
+        assert_eq!(
+            files,
+            [
+                "/sys/fs/cgroup/a.slice/b/memory.max",
+                "/sys/fs/cgroup/a.slice/memory.max",
+                "/sys/fs/cgroup/memory.max",
+                "/sys/fs/cgroup/memory/c/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            ]
+        );
+        assert!(Machine::read().memory_bytes > 0);
     }
 
     #[test]

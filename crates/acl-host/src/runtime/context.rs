@@ -185,7 +185,9 @@ impl Device {
     pub(crate) fn check_fault(&self) -> Result<(), aclError> {
         match self.fault() {
             ACL_SUCCESS => Ok(()),
-            code => Err(fail(code, format!("device {} is lost until it is reset: {}", self.id, lock(&self.fault_text)))),
+            code => {
+                Err(fail(code, format!("device {} is lost until it is reset: {}", self.id, lock(&self.fault_text))))
+            }
         }
     }
 
@@ -247,7 +249,8 @@ pub(crate) fn init(config_path: Option<&CStr>) -> Result<(), aclError> {
     if let Some(path) = config_path {
         let text = path.to_str().ok().and_then(|path| std::fs::read_to_string(path).ok());
         let text = text.ok_or_else(|| fail(ACL_ERROR_INVALID_FILE, format!("cannot read {path:?}")))?;
-        if !text.trim().is_empty() && !(text.trim_start().starts_with('{') && text.trim_end().ends_with('}')) {
+        let text = text.trim();
+        if !text.is_empty() && !text.starts_with('{') {
             return Err(fail(ACL_ERROR_PARSE_FILE, format!("{path:?} is not a JSON object")));
         }
     }

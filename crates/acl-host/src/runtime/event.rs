@@ -51,8 +51,10 @@ impl Ticket {
     }
 
     pub(crate) fn complete(&self) {
-        *lock(&self.time) = Some(Instant::now());
+        let mut time = lock(&self.time);
+        *time = Some(Instant::now());
         self.complete.store(true, Ordering::Release);
+        drop(time);
         self.done.notify_all();
     }
 
@@ -66,7 +68,7 @@ impl Ticket {
         }
     }
 
-    pub(crate) fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
     }
 }
@@ -219,10 +221,8 @@ fn find(event: aclrtEvent) -> Result<Arc<Event>, aclError> {
 
 fn check_device(event: &Event, device: &Device) -> Result<(), aclError> {
     if event.device.id != device.id {
-        let text = format!(
-            "event {:#x} is of device {}, device {} is current",
-            event.handle, event.device.id, device.id
-        );
+        let text =
+            format!("event {:#x} is of device {}, device {} is current", event.handle, event.device.id, device.id);
         return Err(fail(ACL_ERROR_RT_STREAM_CONTEXT, text));
     }
     Ok(())

@@ -29,6 +29,7 @@ pub(crate) struct AllocationInfo {
 }
 
 /// Live memory that covers a range; none for pageable host memory, freed memory and ranges that leave their allocation.
+#[allow(dead_code, reason = "for the checks of checked mode")]
 pub(crate) fn find(addr: usize, bytes: usize) -> Option<AllocationInfo> {
     match lookup(addr, bytes) {
         Lookup::Within(info, _) => Some(info),
@@ -86,7 +87,8 @@ impl Map {
         {
             // SAFETY: the range is inside this anonymous private map, whose contents nobody holds a reference to: device
             // memory is accessed through raw pointers only.
-            let _ = unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, addr - self.base, bytes) };
+            let _ =
+                unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, addr - self.base, bytes) };
         }
         #[cfg(not(unix))]
         let _ = (addr, bytes, &self.map);
@@ -130,6 +132,9 @@ fn arena(device: Option<usize>) -> &'static Mutex<Arena> {
 #[derive(Default)]
 struct Arena {
     classes: BTreeMap<usize, Class>,
+    /// Class and base of the slab that became empty last: it is kept, so that a buffer taken and given back again and again
+    /// costs no system calls.
+    spare: Option<(usize, usize)>,
 }
 
 /// Slabs whose chunks have one size.
@@ -141,7 +146,7 @@ struct Class {
 }
 
 struct Slab {
-    map: Map,
+    _map: Map,
     chunks: u32,
     free: Vec<u32>,
 }
@@ -156,11 +161,14 @@ impl Arena {
                 let chunks = (SLAB_LIMIT_BYTES / class).clamp(8, 4096) as u32;
                 let map = Map::new(class * chunks as usize)?;
                 let base = map.base;
-                slabs.slabs.insert(base, Slab { map, chunks, free: (0..chunks).rev().collect() });
+                slabs.slabs.insert(base, Slab { _map: map, chunks, free: (0..chunks).rev().collect() });
                 slabs.open.insert(base);
                 base
             }
         };
+        if self.spare == Some((class, base)) {
+            self.spare = None;
+        }
         // Invariant: an open slab is in the class and has a free chunk.
         let slab = slabs.slabs.get_mut(&base).expect("an open slab exists");
         let chunk = slab.free.pop().expect("an open slab has a free chunk");
@@ -170,7 +178,7 @@ impl Arena {
         Ok((base + chunk as usize * class, base))
     }
 
-    /// Frees a chunk; the answer is the slab, once it has no other.
+    /// Frees a chunk; the answer is a slab that is not needed any more.
     fn give_back(&mut self, class: usize, base: usize, chunk: usize) -> Option<Slab> {
         let slabs = self.classes.get_mut(&class)?;
         let slab = slabs.slabs.get_mut(&base)?;
@@ -179,6 +187,17 @@ impl Arena {
         if slab.free.len() < slab.chunks as usize {
             return None;
         }
+        let unneeded = self.spare.replace((class, base));
+        unneeded.and_then(|(class, base)| self.remove(class, base))
+    }
+
+    fn remove_spare(&mut self) -> Option<Slab> {
+        let (class, base) = self.spare.take()?;
+        self.remove(class, base)
+    }
+
+    fn remove(&mut self, class: usize, base: usize) -> Option<Slab> {
+        let slabs = self.classes.get_mut(&class)?;
         slabs.open.remove(&base);
         slabs.slabs.remove(&base)
     }
@@ -187,7 +206,7 @@ impl Arena {
 impl Slab {
     #[cfg(test)]
     fn base(&self) -> usize {
-        self.map.base
+        self._map.base
     }
 }
 
@@ -284,23 +303,27 @@ pub(super) fn charge(device: &Device, bytes: usize) -> Result<(), aclError> {
 
 pub(super) fn uncharge(device: &Device, bytes: usize) {
     // Saturating: a reset may have emptied the account meanwhile.
-    let _ = device
-        .used_bytes
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));
+    let _ =
+        device.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));
 }
 
 /// Ends all memory of a device whose streams have ended.
 pub(crate) fn forget_device(device: &Device) {
     let id = device.id;
-    let ended: Vec<_> = {
+    let ended: BTreeMap<_, _> = {
         let mut allocations = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner);
-        allocations.extract_if(.., |_, allocation| allocation.device == Some(id)).collect()
+        let (ended, kept) =
+            std::mem::take(&mut *allocations).into_iter().partition(|(_, allocation)| allocation.device == Some(id));
+        *allocations = kept;
+        ended
     };
     // Another device's streams may read this one's memory.
     ended.into_iter().for_each(|(_, allocation)| bury(Hold::Allocation(allocation)));
     vmm::forget_device(id);
     device.used_bytes.store(0, Ordering::Relaxed);
     sweep();
+    let unneeded = lock(arena(Some(id))).remove_spare();
+    drop(unneeded);
 }
 
 /// Number of allocations, pinned host memory included.
@@ -490,7 +513,7 @@ pub(crate) unsafe fn copy_async(request: &CopyRequest, stream: aclrtStream) -> R
         to: DevicePtr(request.to),
         from: DevicePtr(request.from.cast_mut()),
         bytes: request.bytes,
-        holds: [from.hold, to.hold],
+        _holds: [from.hold, to.hold],
     })?;
     if let Some(mark) = mark.filter(|_| pageable) {
         stream.wait_for(mark);
@@ -529,7 +552,7 @@ pub(crate) fn set(
     // The low byte, as memset does.
     let value = value as u8;
     match stream {
-        Some(stream) => stream.push(Work::Fill { to: DevicePtr(to), value, bytes, hold: place.hold }).map(|_| ()),
+        Some(stream) => stream.push(Work::Fill { to: DevicePtr(to), value, bytes, _hold: place.hold }).map(|_| ()),
         None => {
             // SAFETY: the range is live ACL memory, kept mapped by `place`.
             unsafe { fill(to, value, bytes) };
@@ -573,7 +596,7 @@ mod tests {
     fn classes_hold_what_they_are_for() {
         for bytes in (64..5000).chain([65_536, 65_537, 700_000, SLAB_LIMIT_BYTES - 1]) {
             let class = class_of(bytes);
-            assert!(class >= bytes && class % 64 == 0, "{bytes} in {class}");
+            assert!(class >= bytes && class.is_multiple_of(64), "{bytes} in {class}");
             assert!(class - bytes < 64.max(bytes / 8), "{bytes} in {class}");
             assert_eq!(class_of(class), class);
         }
@@ -588,8 +611,13 @@ mod tests {
         assert_eq!(slabs.len(), 3);
         let chunks: BTreeSet<_> = taken.iter().map(|(chunk, _)| *chunk).collect();
         assert_eq!(chunks.len(), 20);
-        let gone: Vec<_> = taken.iter().filter_map(|(chunk, slab)| arena.give_back(class, *slab, *chunk)).collect();
-        assert_eq!(gone.iter().map(Slab::base).collect::<BTreeSet<_>>(), slabs);
+        let mut gone: Vec<_> =
+            taken.iter().filter_map(|(chunk, slab)| arena.give_back(class, *slab, *chunk)).map(|s| s.base()).collect();
+        assert_eq!(gone.len(), 2, "the last one is kept");
+        assert_eq!(arena.take(class).unwrap().1, taken[19].1);
+        assert!(arena.give_back(class, taken[19].1, taken[19].1).is_none());
+        gone.extend(arena.remove_spare().map(|slab| slab.base()));
+        assert_eq!(gone.into_iter().collect::<BTreeSet<_>>(), slabs);
     }
 
     #[test]

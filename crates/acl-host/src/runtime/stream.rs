@@ -39,15 +39,32 @@ unsafe impl Sync for DevicePtr {}
 
 /// What a stream does.
 pub(crate) enum Work {
-    Launch { op: Arc<dyn Launch>, workspace: DevicePtr },
-    Copy { to: DevicePtr, from: DevicePtr, bytes: usize, holds: [Option<Hold>; 2] },
-    Fill { to: DevicePtr, value: u8, bytes: usize, hold: Option<Hold> },
+    Launch {
+        op: Arc<dyn Launch>,
+        workspace: DevicePtr,
+    },
+    Copy {
+        to: DevicePtr,
+        from: DevicePtr,
+        bytes: usize,
+        _holds: [Option<Hold>; 2],
+    },
+    Fill {
+        to: DevicePtr,
+        value: u8,
+        bytes: usize,
+        _hold: Option<Hold>,
+    },
     Record(Arc<Ticket>),
     Wait(Arc<Ticket>),
     /// Inside a captured model: completes the ticket of this number.
     CapturedRecord(usize),
     /// A captured model, with what it waits for first and the tickets of the records in it.
-    Model { model: Arc<Model>, waits: Vec<Arc<Ticket>>, records: Vec<Arc<Ticket>> },
+    Model {
+        model: Arc<Model>,
+        waits: Vec<Arc<Ticket>>,
+        records: Vec<Arc<Ticket>>,
+    },
 }
 
 pub(crate) struct Stream {
@@ -79,7 +96,28 @@ pub(crate) static STREAMS: Registry<Stream> = Registry::new();
 const SPIN: Duration = Duration::from_micros(50);
 /// How long a caller that waits looks before it sleeps.
 const WAIT_SPIN: Duration = Duration::from_micros(20);
+/// After this a look also offers the core to others: on a busy machine it may be them who are waited for.
+const SELFISH_SPIN: Duration = Duration::from_micros(5);
 const SPINS_PER_LOOK: u32 = 32;
+
+/// Looks until `found` or until the time is up.
+fn look(limit: Duration, found: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if found() {
+            return true;
+        }
+        let elapsed = start.elapsed();
+        if elapsed >= limit {
+            return false;
+        }
+        if elapsed < SELFISH_SPIN {
+            (0..SPINS_PER_LOOK).for_each(|_| std::hint::spin_loop());
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
 
 /// Enqueues on a stream of the calling thread's device (NULL: its default stream), or records in the stream's capture.
 pub(crate) fn submit(stream: aclrtStream, work: Work) -> Result<(), aclError> {
@@ -205,20 +243,16 @@ impl Stream {
     }
 
     pub(crate) fn wait_for(&self, mark: u64) {
-        let start = Instant::now();
-        while self.is_pending(mark) {
-            if start.elapsed() < WAIT_SPIN {
-                (0..SPINS_PER_LOOK).for_each(|_| std::hint::spin_loop());
-                continue;
-            }
-            let mut state = lock(&self.state);
-            // Announced before the last look: the stream's thread completes first and looks for waiters after.
-            self.waiters.fetch_add(1, Ordering::SeqCst);
-            while self.is_pending(mark) {
-                state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            self.waiters.fetch_sub(1, Ordering::SeqCst);
+        if look(WAIT_SPIN, || !self.is_pending(mark)) {
+            return;
         }
+        let mut state = lock(&self.state);
+        // Announced before the last look: the stream's thread completes first and looks for waiters after.
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        while self.is_pending(mark) {
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(crate) fn is_pending(&self, mark: u64) -> bool {
@@ -326,7 +360,7 @@ impl Stream {
         let mut batch = VecDeque::new();
         let mut taken = 0;
         loop {
-            self.look_for_more(taken);
+            look(SPIN, || self.submitted.load(Ordering::SeqCst) != taken);
             {
                 let mut state = lock(&self.state);
                 while state.queue.is_empty() {
@@ -353,39 +387,17 @@ impl Stream {
         }
     }
 
-    fn look_for_more(&self, taken: u64) {
-        let start = Instant::now();
-        while self.submitted.load(Ordering::SeqCst) == taken && start.elapsed() < SPIN {
-            (0..SPINS_PER_LOOK).for_each(|_| std::hint::spin_loop());
-        }
-    }
-
     fn perform(&self, work: Work) {
-        let name = work.name();
-        // Dropping the work is part of it: what it holds is released before anyone sees it complete.
-        let done = catch_unwind(AssertUnwindSafe(move || {
-            work.run(&[], self.device);
-            drop(work);
-        }));
-        if let Err(panic) = done {
-            let text = format!("{name} panicked: {}", panic_text(&*panic));
+        work.run(&[], self.device);
+        // Dropping is part of the work: what it holds is released before anyone sees it complete.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(work))) {
+            let text = format!("the end of a launch panicked: {}", panic_text(&*panic));
             self.device.set_fault(ACL_ERROR_RT_AICORE_EXCEPTION, text);
         }
     }
 }
 
 impl Work {
-    fn name(&self) -> &'static str {
-        match self {
-            Work::Launch { op, .. } => op.name(),
-            Work::Copy { .. } => "copy",
-            Work::Fill { .. } => "memset",
-            Work::Record(_) | Work::CapturedRecord(_) => "event record",
-            Work::Wait(_) => "event wait",
-            Work::Model { .. } => "captured model",
-        }
-    }
-
     /// `records` are the tickets of the model this work is part of. On a lost device only events happen.
     fn run(&self, records: &[Arc<Ticket>], device: &Device) {
         match self {
@@ -393,17 +405,19 @@ impl Work {
             Work::CapturedRecord(index) => records[*index].complete(),
             Work::Wait(ticket) => ticket.wait(),
             Work::Model { model, waits, records } => {
-                // Whatever happens inside, the records complete: others may wait for them.
-                let _complete = CompleteAll(records);
                 waits.iter().for_each(|ticket| ticket.wait());
                 model.steps.iter().for_each(|step| step.run(records, device));
             }
             _ if device.fault() != ACL_SUCCESS => {}
-            Work::Launch { op, workspace } => {
-                if let Err(code) = op.launch(workspace.0) {
-                    device.set_fault(code, format!("{} failed", op.name()));
+            // A fault is known before the events behind it complete, so who waits for those learns of it.
+            Work::Launch { op, workspace } => match catch_unwind(AssertUnwindSafe(|| op.launch(workspace.0))) {
+                Ok(Ok(())) => {}
+                Ok(Err(code)) => device.set_fault(code, format!("{} failed", op.name())),
+                Err(panic) => {
+                    let text = format!("{} panicked: {}", op.name(), panic_text(&*panic));
+                    device.set_fault(ACL_ERROR_RT_AICORE_EXCEPTION, text);
                 }
-            }
+            },
             // SAFETY: the ranges were checked when the copy was submitted; the holds keep what is ACL's mapped, and pageable
             // host memory is the caller's to keep until the call it gave it to has returned.
             Work::Copy { to, from, bytes, .. } => unsafe { memory::copy(to.0, from.0, *bytes) },
@@ -413,12 +427,241 @@ impl Work {
     }
 }
 
-struct CompleteAll<'a>(&'a [Arc<Ticket>]);
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicI32};
+    use std::sync::mpsc;
 
-impl Drop for CompleteAll<'_> {
-    fn drop(&mut self) {
-        for ticket in self.0.iter().filter(|ticket| !ticket.is_complete()) {
-            ticket.complete();
+    use super::*;
+    use crate::ffi::runtime::*;
+    use crate::runtime::live::live;
+
+    struct Kernel<F>(F);
+
+    impl<F: Fn() -> Result<(), aclError> + Send + Sync> Launch for Kernel<F> {
+        fn name(&self) -> &'static str {
+            "testKernel"
         }
+
+        fn launch(&self, _workspace: *mut u8) -> Result<(), aclError> {
+            (self.0)()
+        }
+    }
+
+    fn launch(stream: aclrtStream, kernel: impl Fn() -> Result<(), aclError> + Send + Sync + 'static) -> aclError {
+        let work = Work::Launch { op: Arc::new(Kernel(kernel)), workspace: DevicePtr(std::ptr::null_mut()) };
+        submit(stream, work).err().unwrap_or(ACL_SUCCESS)
+    }
+
+    /// Selects a device that no other test uses.
+    fn on(device: i32) {
+        // SAFETY: no pointers but null.
+        unsafe {
+            aclInit(std::ptr::null());
+            assert_eq!(aclrtSetDevice(device), ACL_SUCCESS);
+        }
+    }
+
+    fn new_stream() -> aclrtStream {
+        create_handle().unwrap()
+    }
+
+    fn new_event() -> aclrtEvent {
+        super::super::event::create(None).unwrap()
+    }
+
+    #[test]
+    fn work_runs_in_order_and_not_in_the_caller() {
+        on(15);
+        let stream = new_stream();
+        let caller = std::thread::current().id();
+        let (sender, receiver) = mpsc::channel();
+        for i in 0..10_000 {
+            let sender = sender.clone();
+            let code = launch(stream, move || {
+                sender.send((i, std::thread::current().id() == caller)).unwrap();
+                Ok(())
+            });
+            assert_eq!(code, ACL_SUCCESS);
+        }
+        assert_eq!(synchronize(stream), Ok(()));
+        let seen: Vec<_> = receiver.try_iter().collect();
+        assert_eq!(seen, (0..10_000).map(|i| (i, false)).collect::<Vec<_>>());
+        assert_eq!(destroy(stream), Ok(()));
+    }
+
+    #[test]
+    fn submission_does_not_wait_and_queries_tell_the_truth() {
+        on(14);
+        let (busy, other) = (new_stream(), new_stream());
+        let event = new_event();
+        let (go, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        let passed = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&passed);
+        launch(busy, move || {
+            lock(&gate).recv().unwrap();
+            seen.store(true, Ordering::SeqCst);
+            Ok(())
+        });
+        // SAFETY: out-pointers are locals.
+        unsafe {
+            assert_eq!(aclrtRecordEvent(event, busy), ACL_SUCCESS);
+            assert_eq!(aclrtStreamWaitEvent(other, event), ACL_SUCCESS);
+            let ordered = Arc::clone(&passed);
+            launch(other, move || {
+                assert!(ordered.load(Ordering::SeqCst), "the wait holds");
+                Ok(())
+            });
+            let (mut event_status, mut stream_status) = (-1, -1);
+            assert_eq!(aclrtQueryEventStatus(event, &mut event_status), ACL_SUCCESS);
+            assert_eq!(event_status, ACL_EVENT_RECORDED_STATUS_NOT_READY);
+            for stream in [busy, other] {
+                assert_eq!(aclrtStreamQuery(stream, &mut stream_status), ACL_SUCCESS);
+                assert_eq!(stream_status, ACL_STREAM_STATUS_NOT_READY);
+            }
+            let mut ms = 0.0;
+            let code = aclrtEventElapsedTime(&mut ms, event, event);
+            assert_eq!(code, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID);
+            go.send(()).unwrap();
+            assert_eq!(aclrtSynchronizeStream(other), ACL_SUCCESS);
+            assert_eq!(aclrtQueryEventStatus(event, &mut event_status), ACL_SUCCESS);
+            assert_eq!(event_status, ACL_EVENT_RECORDED_STATUS_COMPLETE);
+            assert_eq!(aclrtResetDevice(14), ACL_SUCCESS);
+        }
+    }
+
+    #[test]
+    fn what_a_launch_holds_is_released_before_it_counts_as_done() {
+        on(13);
+        let stream = new_stream();
+        let held = Arc::new(());
+        for _ in 0..2000 {
+            let own = Arc::clone(&held);
+            launch(stream, move || {
+                let _ = &own;
+                Ok(())
+            });
+            assert_eq!(synchronize(stream), Ok(()));
+            assert_eq!(Arc::strong_count(&held), 1);
+        }
+        assert_eq!(destroy(stream), Ok(()));
+    }
+
+    #[test]
+    fn a_panicking_kernel_loses_its_device_and_no_other() {
+        on(12);
+        let (stream, other, event) = (new_stream(), new_stream(), new_event());
+        let late = Arc::new(AtomicI32::new(0));
+        // SAFETY: out-pointers are locals, memory is the device's.
+        unsafe {
+            let mut memory = std::ptr::null_mut();
+            assert_eq!(aclrtMalloc(&mut memory, 64, 0), ACL_SUCCESS);
+            let (go, gate) = mpsc::channel::<()>();
+            let gate = Mutex::new(gate);
+            launch(stream, move || {
+                lock(&gate).recv().unwrap();
+                panic!("a kernel went wrong")
+            });
+            let counted = Arc::clone(&late);
+            launch(stream, move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            });
+            assert_eq!(aclrtRecordEvent(event, stream), ACL_SUCCESS);
+            assert_eq!(aclrtStreamWaitEvent(other, event), ACL_SUCCESS);
+            go.send(()).unwrap();
+
+            let lost = ACL_ERROR_RT_AICORE_EXCEPTION;
+            assert_eq!(aclrtSynchronizeStream(stream), lost);
+            let text = std::ffi::CStr::from_ptr(aclGetRecentErrMsg()).to_str().unwrap();
+            assert!(text.contains("testKernel panicked: a kernel went wrong"), "{text}");
+            assert_eq!(late.load(Ordering::SeqCst), 0, "what follows a fault does not run");
+            assert_eq!(aclrtSynchronizeStream(other), lost);
+            assert_eq!(aclrtSynchronizeDevice(), lost);
+            assert_eq!(launch(other, || Ok(())), lost);
+            assert_eq!(aclrtMalloc(&mut memory.clone(), 64, 0), lost);
+            assert_eq!(aclrtMemset(memory, 64, 0, 64), lost);
+            assert_eq!(aclrtSynchronizeEvent(event), lost);
+            assert_eq!(aclrtCreateStream(&mut stream.clone()), lost);
+
+            // Giving things back works, and other devices do.
+            assert_eq!(aclrtFree(memory), ACL_SUCCESS);
+            assert_eq!(aclrtDestroyEvent(event), ACL_SUCCESS);
+            assert_eq!(aclrtDestroyStream(other), ACL_SUCCESS);
+            on(11);
+            assert_eq!(launch(std::ptr::null_mut(), || Ok(())), ACL_SUCCESS);
+            assert_eq!(aclrtSynchronizeDevice(), ACL_SUCCESS);
+
+            assert_eq!(aclrtResetDeviceForce(12), ACL_SUCCESS);
+            on(12);
+            assert_eq!(launch(std::ptr::null_mut(), || Ok(())), ACL_SUCCESS);
+            assert_eq!(aclrtSynchronizeDevice(), ACL_SUCCESS);
+        }
+    }
+
+    #[test]
+    fn a_failing_kernel_gives_its_code_to_the_device() {
+        on(10);
+        launch(std::ptr::null_mut(), || Err(ACL_ERROR_RT_VECTOR_CORE_EXCEPTION));
+        // SAFETY: no pointers.
+        unsafe {
+            assert_eq!(aclrtSynchronizeDevice(), ACL_ERROR_RT_VECTOR_CORE_EXCEPTION);
+            assert_eq!(aclrtResetDeviceForce(10), ACL_SUCCESS);
+        }
+    }
+
+    #[test]
+    fn a_model_runs_its_launches_on_any_stream_and_completes_its_events_when_it_fails() {
+        on(9);
+        let (source, target, event) = (new_stream(), new_stream(), new_event());
+        let runs = Arc::new(AtomicI32::new(0));
+        // SAFETY: out-pointers are locals.
+        unsafe {
+            assert_eq!(aclmdlRICaptureBegin(source, ACL_MODEL_RI_CAPTURE_MODE_RELAXED), ACL_SUCCESS);
+            for step in 0..3 {
+                let runs = Arc::clone(&runs);
+                launch(source, move || {
+                    let before = runs.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(before % 3, step);
+                    assert!(before < 9, "the tenth run goes wrong");
+                    Ok(())
+                });
+            }
+            assert_eq!(aclrtRecordEvent(event, source), ACL_SUCCESS);
+            let mut model = std::ptr::null_mut();
+            assert_eq!(aclmdlRICaptureEnd(source, &mut model), ACL_SUCCESS);
+            for stream in [source, target, std::ptr::null_mut()] {
+                assert_eq!(aclmdlRIExecuteAsync(model, stream), ACL_SUCCESS);
+                assert_eq!(aclrtSynchronizeStream(stream), ACL_SUCCESS);
+            }
+            assert_eq!(runs.load(Ordering::SeqCst), 9);
+            assert_eq!(aclmdlRIExecuteAsync(model, target), ACL_SUCCESS);
+            assert_eq!(aclrtSynchronizeEvent(event), ACL_ERROR_RT_AICORE_EXCEPTION);
+            assert_eq!(aclrtResetDeviceForce(9), ACL_SUCCESS);
+        }
+        assert_eq!(Arc::strong_count(&runs), 1, "a reset ends models");
+    }
+
+    #[test]
+    fn a_reset_waits_for_work_and_refuses_more() {
+        on(8);
+        let stream = new_stream();
+        let done = Arc::new(AtomicI32::new(0));
+        for _ in 0..100 {
+            let done = Arc::clone(&done);
+            launch(stream, move || {
+                std::thread::sleep(Duration::from_micros(50));
+                done.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            });
+        }
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { aclrtResetDevice(8) }, ACL_SUCCESS);
+        assert_eq!(done.load(Ordering::SeqCst), 100);
+        assert_eq!(launch(stream, || Ok(())), ACL_ERROR_RT_CONTEXT_NULL);
+        on(8);
+        assert_eq!(launch(stream, || Ok(())), ACL_ERROR_RT_INVALID_HANDLE);
+        assert_eq!(live().reserved, 0);
     }
 }

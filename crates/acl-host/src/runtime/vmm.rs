@@ -106,7 +106,7 @@ pub(crate) fn allocate_physical(
     context::current()?;
     capture::check_unsafe_call("allocation")?;
     check_prop(prop)?;
-    if bytes % GRANULARITY_BYTES != 0 {
+    if !bytes.is_multiple_of(GRANULARITY_BYTES) {
         let text = format!("{bytes} bytes are no multiple of the granularity of {GRANULARITY_BYTES}");
         return Err(fail(ACL_ERROR_RT_PARAM_INVALID, text));
     }
@@ -159,7 +159,7 @@ pub(crate) fn map(
     if found.mapped {
         return Err(invalid(format!("handle {handle:?} is mapped already")));
     }
-    if addr % GRANULARITY_BYTES != 0 {
+    if !addr.is_multiple_of(GRANULARITY_BYTES) {
         let text = format!("{pointer:?} is no multiple of the granularity of {GRANULARITY_BYTES}");
         return Err(fail(ACL_ERROR_RT_ADDR_UNALIGNED, text));
     }
@@ -221,8 +221,10 @@ pub(super) fn lookup(addr: usize, bytes: usize) -> Lookup {
 }
 
 pub(super) fn forget_device(device: usize) {
-    let ended: Vec<_> = reservations_mut(|all| {
-        all.extract_if(.., |_, reservation| reservation.device == device).collect()
+    let ended: BTreeMap<_, _> = reservations_mut(|all| {
+        let (ended, kept) = std::mem::take(all).into_iter().partition(|(_, reservation)| reservation.device == device);
+        *all = kept;
+        ended
     });
     ended.into_iter().for_each(|(_, reservation)| bury(Hold::Reservation(reservation)));
     lock(&PHYSICAL).retain(|_, physical| physical.device != device);
