@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use acl_sys::*;
 
@@ -40,10 +40,6 @@ impl Refusal {
     pub(crate) fn invalid(message: impl Into<String>) -> Refusal {
         Refusal { status: ACLNN_ERR_PARAM_INVALID, message: message.into() }
     }
-
-    pub(crate) fn unsupported(message: &str) -> Refusal {
-        Refusal { status: ACLNN_ERR_INNER_FIND_KERNEL_ERROR, message: message.into() }
-    }
 }
 
 thread_local! {
@@ -60,10 +56,7 @@ pub(crate) struct Op {
 impl Op {
     /// `run` computes, with `workspace_bytes` of workspace: a sum of [`bytes_of`]. It answers nothing or a `Result` whose error
     /// becomes the stream's.
-    pub(crate) fn new<R: Outcome>(
-        workspace_bytes: usize,
-        run: impl Fn(&Run) -> R + Send + Sync + 'static,
-    ) -> Op {
+    pub(crate) fn new<R: Outcome>(workspace_bytes: usize, run: impl Fn(&Run) -> R + Send + Sync + 'static) -> Op {
         let body = Body { name: CURRENT.get(), workspace_bytes, run: move |r: &Run| run(r).outcome() };
         Op { workspace_bytes, body: Some(Arc::new(body)) }
     }
@@ -169,12 +162,7 @@ impl<F: Fn(&Run) -> Result<(), aclError> + Send + Sync> Launch for Body<F> {
     }
 
     fn launch(&self, workspace: *mut u8) -> Result<(), aclError> {
-        let run = Run {
-            workspace,
-            workspace_bytes: self.workspace_bytes,
-            taken: AtomicUsize::new(0),
-            team: team(),
-        };
+        let run = Run { workspace, workspace_bytes: self.workspace_bytes, taken: AtomicUsize::new(0), team: team() };
         // A panic in an operator is a defect of ours: an error of the stream, never of the process.
         catch_unwind(AssertUnwindSafe(|| (self.run)(&run))).unwrap_or(Err(ACL_ERROR_RT_INTERNAL_ERROR))
     }
@@ -211,7 +199,10 @@ pub(crate) unsafe fn phase_one(
     check: impl FnOnce() -> Checked,
 ) -> aclnnStatus {
     if workspace_bytes.is_null() || executor.is_null() {
-        return context::fail(ACLNN_ERR_PARAM_NULLPTR, format!("{name}GetWorkspaceSize: workspaceSize or executor is null"));
+        return context::fail(
+            ACLNN_ERR_PARAM_NULLPTR,
+            format!("{name}GetWorkspaceSize: workspaceSize or executor is null"),
+        );
     }
     if let Err(code) = context::current_device() {
         return code;
@@ -269,7 +260,8 @@ pub(crate) unsafe fn phase_two(
     let Some(op) = body else {
         return ACL_SUCCESS;
     };
-    match catch_unwind(AssertUnwindSafe(|| submit(stream, Work::Launch { op, workspace: DevicePtr(workspace.cast()) }))) {
+    match catch_unwind(AssertUnwindSafe(|| submit(stream, Work::Launch { op, workspace: DevicePtr(workspace.cast()) })))
+    {
         Ok(Ok(())) => ACL_SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => context::fail(ACLNN_ERR_INNER, format!("{name}: internal error in phase two")),
@@ -286,7 +278,10 @@ pub(crate) unsafe fn set_repeatable(executor: *mut aclOpExecutor) -> aclnnStatus
             unsafe { (*held).repeatable = true };
             ACL_SUCCESS
         }
-        None => context::fail(ACLNN_ERR_PARAM_NULLPTR, "aclSetAclOpExecutorRepeatable: the executor is null or already used"),
+        None => context::fail(
+            ACLNN_ERR_PARAM_NULLPTR,
+            "aclSetAclOpExecutorRepeatable: the executor is null or already used",
+        ),
     }
 }
 

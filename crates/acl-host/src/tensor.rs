@@ -16,6 +16,8 @@ use acl_sys::*;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use crate::kernels::convert;
+
 /// The most dims a tensor may have.
 pub(crate) const MAX_RANK: usize = 8;
 
@@ -92,11 +94,6 @@ impl DType {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// An integer other than a truth value.
-    pub(crate) fn is_int(self) -> bool {
-        !self.is_float() && self != DType::Bool
-    }
-
     pub(crate) fn domain(self) -> Domain {
         match self {
             DType::F32 | DType::F16 | DType::BF16 => Domain::F32,
@@ -166,10 +163,10 @@ impl Elem for f16 {
         f16::from_f32(x as f32)
     }
     fn to_f32s(from: &[Self], to: &mut [f32]) {
-        from.convert_to_f32_slice(to);
+        convert::current().f16_to_f32(from.reinterpret_cast(), to);
     }
     fn from_f32s(from: &[f32], to: &mut [Self]) {
-        to.convert_from_f32_slice(from);
+        convert::current().f32_to_f16(from, to.reinterpret_cast_mut());
     }
 }
 
@@ -185,17 +182,19 @@ impl Elem for bf16 {
         Elem::to_f32(self) as i64
     }
     fn from_f32(x: f32) -> Self {
-        let bits = x.to_bits();
-        // Without branches, so that loops over it become vector code: round to nearest even, or keep a NaN quiet.
-        let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16;
-        let quiet = (bits >> 16) as u16 | 0x40;
-        bf16::from_bits(if x.is_nan() { quiet } else { rounded })
+        bf16::from_f32(x)
     }
     fn from_f64(x: f64) -> Self {
         bf16::from_f64(x)
     }
     fn from_i64(x: i64) -> Self {
         Elem::from_f32(x as f32)
+    }
+    fn to_f32s(from: &[Self], to: &mut [f32]) {
+        convert::current().bf16_to_f32(from.reinterpret_cast(), to);
+    }
+    fn from_f32s(from: &[f32], to: &mut [Self]) {
+        convert::current().f32_to_bf16(from, to.reinterpret_cast_mut());
     }
 }
 
@@ -228,6 +227,7 @@ impl Elem for Truth {
 
 /// A type arithmetic happens in: `f32`, `f64` or `i64`.
 pub(crate) trait Lane: Elem + Default + PartialOrd {
+    fn is_nan(self) -> bool;
     fn load<E: Elem>(e: E) -> Self;
     fn store<E: Elem>(self) -> E;
     fn load_run<E: Elem>(from: &[E], to: &mut [Self]) {
@@ -243,6 +243,9 @@ pub(crate) trait Lane: Elem + Default + PartialOrd {
 }
 
 impl Lane for f32 {
+    fn is_nan(self) -> bool {
+        f32::is_nan(self)
+    }
     fn load<E: Elem>(e: E) -> f32 {
         e.to_f32()
     }
@@ -258,6 +261,9 @@ impl Lane for f32 {
 }
 
 impl Lane for f64 {
+    fn is_nan(self) -> bool {
+        f64::is_nan(self)
+    }
     fn load<E: Elem>(e: E) -> f64 {
         e.to_f64()
     }
@@ -267,6 +273,9 @@ impl Lane for f64 {
 }
 
 impl Lane for i64 {
+    fn is_nan(self) -> bool {
+        false
+    }
     fn load<E: Elem>(e: E) -> i64 {
         e.to_i64()
     }
@@ -279,19 +288,58 @@ impl Lane for i64 {
 macro_rules! with_elem {
     ($dtype:expr, $E:ident => $body:expr, i4 => $i4:expr) => {
         match $dtype {
-            $crate::tensor::DType::F32 => { type $E = f32; $body }
-            $crate::tensor::DType::F16 => { type $E = half::f16; $body }
-            $crate::tensor::DType::BF16 => { type $E = half::bf16; $body }
-            $crate::tensor::DType::F64 => { type $E = f64; $body }
-            $crate::tensor::DType::I8 => { type $E = i8; $body }
-            $crate::tensor::DType::I16 => { type $E = i16; $body }
-            $crate::tensor::DType::I32 => { type $E = i32; $body }
-            $crate::tensor::DType::I64 => { type $E = i64; $body }
-            $crate::tensor::DType::U8 => { type $E = u8; $body }
-            $crate::tensor::DType::U16 => { type $E = u16; $body }
-            $crate::tensor::DType::U32 => { type $E = u32; $body }
-            $crate::tensor::DType::U64 => { type $E = u64; $body }
-            $crate::tensor::DType::Bool => { type $E = $crate::tensor::Truth; $body }
+            $crate::tensor::DType::F32 => {
+                type $E = f32;
+                $body
+            }
+            $crate::tensor::DType::F16 => {
+                type $E = half::f16;
+                $body
+            }
+            $crate::tensor::DType::BF16 => {
+                type $E = half::bf16;
+                $body
+            }
+            $crate::tensor::DType::F64 => {
+                type $E = f64;
+                $body
+            }
+            $crate::tensor::DType::I8 => {
+                type $E = i8;
+                $body
+            }
+            $crate::tensor::DType::I16 => {
+                type $E = i16;
+                $body
+            }
+            $crate::tensor::DType::I32 => {
+                type $E = i32;
+                $body
+            }
+            $crate::tensor::DType::I64 => {
+                type $E = i64;
+                $body
+            }
+            $crate::tensor::DType::U8 => {
+                type $E = u8;
+                $body
+            }
+            $crate::tensor::DType::U16 => {
+                type $E = u16;
+                $body
+            }
+            $crate::tensor::DType::U32 => {
+                type $E = u32;
+                $body
+            }
+            $crate::tensor::DType::U64 => {
+                type $E = u64;
+                $body
+            }
+            $crate::tensor::DType::Bool => {
+                type $E = $crate::tensor::Truth;
+                $body
+            }
             $crate::tensor::DType::I4 => $i4,
         }
     };
@@ -394,11 +442,6 @@ impl View {
             }
         }
         true
-    }
-
-    /// Whether the last dim has neighbouring elements side by side.
-    pub(crate) fn has_unit_rows(&self) -> bool {
-        self.rank == 0 || self.dims[self.rank - 1] <= 1 || self.strides[self.rank - 1] == 1
     }
 
     /// The address of the first element, of a type that is not packed.

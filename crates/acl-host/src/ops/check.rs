@@ -27,7 +27,9 @@ pub(crate) fn is_flt(name: &str, view: &View) -> Result<(), Refusal> {
 
 /// I32 or I64.
 pub(crate) fn is_index(name: &str, view: &View) -> Result<(), Refusal> {
-    ensure(matches!(view.dtype(), DType::I32 | DType::I64), || format!("{name} is {:?}, needed is I32 or I64", view.dtype()))
+    ensure(matches!(view.dtype(), DType::I32 | DType::I64), || {
+        format!("{name} is {:?}, needed is I32 or I64", view.dtype())
+    })
 }
 
 /// Everything but packed types, which only matrix products take.
@@ -58,5 +60,7 @@ pub(crate) fn promoted(a: &Tensor, b: &Tensor) -> Result<DType, Refusal> {
 
 /// A result computed in `from` fits the output's type.
 pub(crate) fn convertible(from: DType, out: &View) -> Result<(), Refusal> {
-    ensure(tensor::convertible(from, out.dtype()), || format!("a result of type {from:?} does not go into {:?}", out.dtype()))
+    ensure(tensor::convertible(from, out.dtype()), || {
+        format!("a result of type {from:?} does not go into {:?}", out.dtype())
+    })
 }

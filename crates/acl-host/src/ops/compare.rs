@@ -2,7 +2,7 @@
 
 use super::binary;
 use super::check::*;
-use super::elementwise::{BLOCK, load, store};
+use super::elementwise::{BLOCK, blocks, load, store};
 use super::unary;
 use crate::executor::{Checked, Op, Refusal, Run};
 use crate::tensor::{DType, Domain, Lane, Scalar, Tensor, View, broadcast_shape, promote_scalar};
@@ -86,8 +86,7 @@ fn select<N: Lane>(run: &Run, which: View, a: View, b: View, out: View) {
     run.split_elements(out.numel(), |range| {
         let mut condition = [0i64; BLOCK];
         let (mut as_, mut bs, mut os) = ([N::default(); BLOCK], [N::default(); BLOCK], [N::default(); BLOCK]);
-        for start in range.clone().step_by(BLOCK) {
-            let len = BLOCK.min(range.end - start);
+        for (start, len) in blocks(range, &[&which, &a, &b, &out]) {
             which.read_copy(start, &mut condition[..len]);
             let a = load(&a, alias[0], start, &mut as_[..len]);
             let b = load(&b, alias[1], start, &mut bs[..len]);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use acl_sys::{ACL_ERROR_RT_VECTOR_CORE_EXCEPTION, aclError};
 
 use super::check::*;
-use super::transfer::Transfer;
+use super::transfer::{Transfer, move_run};
 use crate::executor::{Checked, Op, Refusal, Run};
 use crate::tensor::{Tensor, View};
 
@@ -105,6 +105,7 @@ impl Rows {
         let (outer, count) = (self.outer[0].numel(), self.index.numel());
         let row = self.inner[0].numel();
         let flat = [self.inner[0].collapsed(), self.inner[1].collapsed()];
+        let packed = flat[0].is_contiguous() && flat[1].is_contiguous();
         let one = |o: usize, i: usize| {
             let at = self.index.get::<i64>(i);
             let Some(at) = usize::try_from(at).ok().filter(|at| *at < self.size) else {
@@ -115,7 +116,11 @@ impl Rows {
             let (picked, counted) = (at as isize * self.stride, self.many.offset_of(i));
             to += if gather { counted } else { picked };
             from += if gather { picked } else { counted };
-            Transfer::new(&flat[0].offset_by(to), &flat[1].offset_by(from)).run_here();
+            if packed {
+                move_run(&flat[0], to, &flat[1], from, row);
+            } else {
+                Transfer::new(&flat[0].offset_by(to), &flat[1].offset_by(from)).run_here();
+            }
         };
         if ordered {
             run.split_rows(outer, count * row, |outers| outers.for_each(|o| (0..count).for_each(|i| one(o, i))));

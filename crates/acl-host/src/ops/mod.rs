@@ -4,15 +4,6 @@
 
 #![allow(non_snake_case, clippy::too_many_arguments)]
 
-/// Operators that are part of the list and not of this device: each refuses and says so.
-macro_rules! refused {
-    ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {$(
-        pub(crate) fn $name($(_: $ty),*) -> $crate::executor::Checked {
-            Err($crate::executor::Refusal::unsupported("this device does not have the operator"))
-        }
-    )*};
-}
-
 pub(crate) mod check;
 pub(crate) mod elementwise;
 pub(crate) mod transfer;

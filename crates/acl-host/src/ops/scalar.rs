@@ -45,14 +45,7 @@ pub(crate) fn aclnnMuls(self_: &Tensor, other: &Scalar, out: &Tensor) -> Checked
     let result = promote_scalar(self_.dtype(), other.dtype());
     let (by, by32, int) = (other.f64(), other.f32(), other.i64());
     let fns = kernel::current();
-    apply(
-        self_,
-        out,
-        result,
-        move |x, out| fns.mul_scalar(x, by32, out),
-        move |x| x * by,
-        move |x| x.wrapping_mul(int),
-    )
+    apply(self_, out, result, move |x, out| fns.mul_scalar(x, by32, out), move |x| x * by, move |x| x.wrapping_mul(int))
 }
 
 pub(crate) fn aclnnInplaceMuls(self_ref: &Tensor, other: &Scalar) -> Checked {

@@ -200,12 +200,12 @@ fn largest<N: Lane>(run: &Run, x: &View, out: &View) {
                 let len = BLOCK.min(size - start);
                 let block = x.read(row * size + start, &mut scratch[..len]);
                 // First whether anything in the block is better, which vector code answers; rarely, where.
-                let beats = |x: N| !(x <= best);
-                if best == best && block.iter().fold(false, |any, x| any | beats(*x)) {
-                    for (i, x) in block.iter().enumerate() {
-                        if best == best && !(*x <= best) {
-                            (best, at) = (*x, start + i);
-                        }
+                if best.is_nan() || !block.iter().fold(false, |any, x| any | (*x > best) | x.is_nan()) {
+                    continue;
+                }
+                for (i, x) in block.iter().enumerate() {
+                    if !best.is_nan() && (*x > best || x.is_nan()) {
+                        (best, at) = (*x, start + i);
                     }
                 }
             }

@@ -20,6 +20,8 @@ const GRAIN_BYTES: usize = 128 << 10;
 #[derive(Clone, Copy)]
 pub(crate) struct Transfer(Plan);
 
+// Plans live in closures, a handful at a time.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy)]
 enum Plan {
     Nothing,
@@ -146,7 +148,8 @@ impl Bytes {
         let mut columns = if rank > 0 { dims[rank - 1] } else { Dim { len: 1, to: 1, from: 1 } };
         rank = rank.saturating_sub(1);
         // The dim along which the source is read in order makes the plane a transpose; else the next one out.
-        let partner = if columns.from == 1 { None } else { dims[..rank].iter().position(|d| d.from == 1 && d.len >= 4) };
+        let partner =
+            if columns.from == 1 { None } else { dims[..rank].iter().position(|d| d.from == 1 && d.len >= 4) };
         let rows = match partner.or(rank.checked_sub(1)) {
             Some(i) => {
                 let dim = dims[i];
@@ -248,6 +251,12 @@ unsafe fn plane_of<T: Copy>(to: *mut u8, from: *mut u8, rows: Dim, columns: Dim)
             }
         }
     }
+}
+
+/// Moves `len` elements that lie side by side in both views, `to` and `from` elements from their origins.
+pub(crate) fn move_run(to: &View, to_offset: isize, from: &View, from_offset: isize, len: usize) {
+    // SAFETY: the caller's views have these elements; `copy` bears overlap and any alignment when it moves bytes.
+    unsafe { std::ptr::copy(from.at(from_offset), to.at(to_offset), len * to.dtype().size()) }
 }
 
 /// Every element of `to` becomes `value`, converted.
