@@ -172,7 +172,7 @@ fn a_forced_reset_ends_all_at_once_also_for_other_threads() {
         .join()
         .unwrap();
         fails((api.aclrtSynchronizeDevice)(), ACL_ERROR_RT_CONTEXT_NULL);
-        assert!(malloc(on(3), 10) != null_mut());
+        assert!(!malloc(on(3), 10).is_null());
     }
 }
 
@@ -619,4 +619,49 @@ fn threads_share_a_device_and_its_streams() {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(free_bytes(api), MEMORY_BYTES);
+}
+
+#[test]
+fn threads_that_use_and_reset_one_device_together_get_codes_and_nothing_worse() {
+    let expected = [
+        ACL_SUCCESS,
+        ACL_ERROR_INVALID_PARAM,
+        ACL_ERROR_RT_PARAM_INVALID,
+        ACL_ERROR_RT_CONTEXT_NULL,
+        ACL_ERROR_RT_INVALID_HANDLE,
+    ];
+    let check = move |code: aclError| assert!(expected.contains(&code), "{code}: {}", message());
+    let work = move |seed: i32| {
+        let api = api();
+        // SAFETY: out-pointers are locals; the rest is looked up by the device.
+        unsafe {
+            for i in 0..150 {
+                check((api.aclrtSetDevice)(21));
+                let (mut memory, mut stream, mut event) = (null_mut(), null_mut(), null_mut());
+                check((api.aclrtMalloc)(&mut memory, 3000, 0));
+                check((api.aclrtCreateStream)(&mut stream));
+                check((api.aclrtCreateEvent)(&mut event));
+                for _ in 0..20 {
+                    check((api.aclrtMemsetAsync)(memory, 3000, i, 3000, stream));
+                    check((api.aclrtRecordEvent)(event, stream));
+                    check((api.aclrtStreamWaitEvent)(null_mut(), event));
+                    check((api.aclrtMemsetAsync)(memory, 3000, i, 3000, null_mut()));
+                }
+                if (i + seed) % 7 == 0 {
+                    check((api.aclrtResetDeviceForce)(21));
+                }
+                check((api.aclrtSynchronizeDevice)());
+                check((api.aclrtFree)(memory));
+                check((api.aclrtDestroyEvent)(event));
+                check((api.aclrtDestroyStream)(stream));
+                message();
+            }
+        }
+    };
+    let threads: Vec<_> = (0..4).map(|seed| std::thread::spawn(move || work(seed))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let api = on(21);
+    // SAFETY: takes no pointer.
+    ok(unsafe { (api.aclrtResetDeviceForce)(21) });
+    assert_eq!(free_bytes(on(21)), MEMORY_BYTES);
 }

@@ -44,7 +44,7 @@ impl Drop for Model {
 
 static MODELS: Registry<Model> = Registry::new();
 
-/// Captures in progress: stream, mode, thread. What they forbid concerns calls that name no stream.
+/// Captures in progress: future model, mode, thread. What they forbid concerns calls that name no stream.
 static ACTIVE: Mutex<Vec<(usize, aclmdlRICaptureMode, ThreadId)>> = Mutex::new(Vec::new());
 /// Length of `ACTIVE`, so that the usual case of none costs no lock.
 static ACTIVE_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -83,6 +83,13 @@ impl Recording {
         self.valid = false;
     }
 
+    /// Takes back what the capture forbids to others.
+    pub(crate) fn lift(&self) {
+        let mut active = lock(&ACTIVE);
+        active.retain(|(model, ..)| *model != self.model);
+        ACTIVE_COUNT.store(active.len(), Ordering::SeqCst);
+    }
+
     fn check_valid(&self) -> Result<(), aclError> {
         if !self.valid {
             return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "the capture became invalid earlier"));
@@ -97,18 +104,13 @@ pub(crate) fn begin(stream: aclrtStream, mode: aclmdlRICaptureMode) -> Result<()
     }
     check_supported()?;
     let stream = stream::find(stream)?;
-    let thread = std::thread::current().id();
-    stream.begin_recording(Recording {
-        model: fresh_handle(),
-        mode,
-        thread,
-        valid: true,
-        steps: Vec::new(),
-        records: Vec::new(),
-        waits: Vec::new(),
-    })?;
+    let (model, thread) = (fresh_handle(), std::thread::current().id());
+    let recording =
+        Recording { model, mode, thread, valid: true, steps: Vec::new(), records: Vec::new(), waits: Vec::new() };
+    // Held over both steps: whoever ends the capture at once finds it in the list.
     let mut active = lock(&ACTIVE);
-    active.push((stream.handle, mode, thread));
+    stream.begin_recording(recording)?;
+    active.push((model, mode, thread));
     ACTIVE_COUNT.store(active.len(), Ordering::SeqCst);
     Ok(())
 }
@@ -133,7 +135,7 @@ pub(crate) fn end(stream: aclrtStream) -> Result<*mut c_void, aclError> {
         }
         Ok(())
     })?;
-    forget_stream(stream.handle);
+    recording.lift();
     recording.check_valid()?;
     let Recording { model: handle, steps, records, waits, .. } = recording;
     live::MODELS.add();
@@ -185,12 +187,6 @@ pub(crate) fn check_unsafe_call(what: &str) -> Result<(), aclError> {
         return Err(fail(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, text));
     }
     Ok(())
-}
-
-pub(crate) fn forget_stream(stream: usize) {
-    let mut active = lock(&ACTIVE);
-    active.retain(|(handle, ..)| *handle != stream);
-    ACTIVE_COUNT.store(active.len(), Ordering::SeqCst);
 }
 
 pub(crate) fn forget_device(device: usize) {

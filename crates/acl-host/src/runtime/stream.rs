@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use acl_sys::*;
 
-use super::capture::{self, Model, Recording};
+use super::capture::{Model, Recording};
 use super::context::{self, Device, fail, panic_text};
 use super::event::{Event, Ticket};
 use super::memory::{self, Hold};
@@ -261,15 +261,16 @@ impl Stream {
 
     /// Finishes the work and ends the thread. The stream must be out of the registry.
     pub(crate) fn close(&self) {
-        let thread = {
+        let (thread, recording) = {
             let mut state = lock(&self.state);
             state.closing = true;
             state.parked = false;
-            state.recording = None;
-            state.thread.take()
+            (state.thread.take(), state.recording.take())
         };
         self.wake.notify_one();
-        capture::forget_stream(self.handle);
+        if let Some(recording) = recording {
+            recording.lift();
+        }
         if let Some(thread) = thread {
             // Its panics are caught work by work.
             let _ = thread.join();
