@@ -59,7 +59,7 @@ pub(crate) fn aclnnMatmul(self_: &Tensor, mat2: &Tensor, out: &Tensor, cube_math
         ensure((1..=6).contains(&view.rank()), || format!("{name} has {} dims, needed are 1 to 6", view.rank()))?;
     }
     let (row, column) = (a.rank() == 1, b.rank() == 1);
-    let needed = a.rank().max(b.rank()) - usize::from(row) - usize::from(column);
+    let needed = a.rank().max(b.rank()).max(2) - usize::from(row) - usize::from(column);
     // A dot product fits a scalar; a vector of one is accepted too.
     if !(row && column && out.dims() == [1]) {
         rank_is("out", &out, needed)?;
