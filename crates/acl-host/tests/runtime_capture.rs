@@ -209,3 +209,36 @@ fn a_model_waits_for_what_was_recorded_outside() {
         ok((api.aclrtResetDevice)(5));
     }
 }
+
+#[test]
+fn an_operator_is_captured_with_its_descriptors_gone() {
+    let _alone = alone();
+    let api = on(6);
+    // SAFETY: pointers are locals or device memory; descriptors live until the second phase has returned.
+    unsafe {
+        let (stream, input, output) = (stream(api), malloc(api, 16), malloc(api, 16));
+        ok((api.aclmdlRICaptureBegin)(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
+        let dims = [4i64];
+        let tensor = |data| {
+            let null = std::ptr::null();
+            (api.aclCreateTensor)(dims.as_ptr(), 1, ACL_FLOAT, null, 0, ACL_FORMAT_ND, dims.as_ptr(), 1, data)
+        };
+        let (from, to) = (tensor(input), tensor(output));
+        let (mut workspace_bytes, mut executor) = (0, null_mut());
+        ok((api.aclnnAbsGetWorkspaceSize)(from, to, &mut workspace_bytes, &mut executor));
+        let workspace = if workspace_bytes > 0 { malloc(api, workspace_bytes as usize) } else { null_mut() };
+        ok((api.aclnnAbs)(workspace, workspace_bytes, executor, stream));
+        ok((api.aclDestroyTensor)(from));
+        ok((api.aclDestroyTensor)(to));
+        let mut model = null_mut();
+        ok((api.aclmdlRICaptureEnd)(stream, &mut model));
+        for sign in [1.0f32, -1.0] {
+            let values = [sign, 2.0 * sign, 3.0 * sign, -4.0 * sign];
+            upload(api, input, &values.map(f32::to_ne_bytes).concat());
+            ok((api.aclmdlRIExecuteAsync)(model, stream));
+            ok((api.aclrtSynchronizeStream)(stream));
+            assert_eq!(download(api, output, 16), [1.0f32, 2.0, 3.0, 4.0].map(f32::to_ne_bytes).concat());
+        }
+        ok((api.aclrtResetDevice)(6));
+    }
+}

@@ -645,6 +645,33 @@ mod tests {
     }
 
     #[test]
+    fn memory_freed_under_a_launch_stays_mapped_until_the_launch_is_past() {
+        on(7);
+        const BYTES: usize = 8 << 20;
+        let stream = new_stream();
+        // SAFETY: the out-pointer is a local; what the kernel reads is what this test is about.
+        unsafe {
+            let mut memory = std::ptr::null_mut();
+            assert_eq!(aclrtMalloc(&mut memory, BYTES, 0), ACL_SUCCESS);
+            assert_eq!(aclrtMemset(memory, BYTES, 3, BYTES), ACL_SUCCESS);
+            let (go, gate) = mpsc::channel::<()>();
+            let gate = Mutex::new(gate);
+            let addr = memory.addr();
+            launch(stream, move || {
+                lock(&gate).recv().unwrap();
+                let bytes = std::slice::from_raw_parts(memory::address(addr), BYTES);
+                assert!(bytes.iter().step_by(4096).all(|byte| *byte == 3));
+                Ok(())
+            });
+            assert_eq!(aclrtFree(memory), ACL_SUCCESS);
+            assert_eq!(memory::find(addr, 1), None);
+            go.send(()).unwrap();
+            assert_eq!(aclrtSynchronizeStream(stream), ACL_SUCCESS);
+            assert_eq!(aclrtDestroyStream(stream), ACL_SUCCESS);
+        }
+    }
+
+    #[test]
     fn a_reset_waits_for_work_and_refuses_more() {
         on(8);
         let stream = new_stream();
