@@ -117,9 +117,8 @@ impl Node {
 
     /// Rows packed one after another without gaps.
     pub fn is_contiguous(&self) -> bool {
-        contiguous_nb(self.ty, self.ne).is_some_and(|nb| {
-            (0..4).all(|d| self.ne[d] == 1 || self.nb[d] == nb[d]) || self.is_empty()
-        })
+        contiguous_nb(self.ty, self.ne)
+            .is_some_and(|nb| (0..4).all(|d| self.ne[d] == 1 || self.nb[d] == nb[d]) || self.is_empty())
     }
 
     /// Bytes from the first to past the last element in ggml's layout.
@@ -129,8 +128,9 @@ impl Node {
         }
         let block = self.ty.block_len() as u64;
         let row = self.ne[0] as u64 / block * self.nb[0];
-        let tail = if self.ne[0] as u64 % block == 0 { 0 } else { self.nb[0] };
-        row + tail - self.nb[0] + self.ty.block_bytes() as u64
+        let tail = if (self.ne[0] as u64).is_multiple_of(block) { 0 } else { self.nb[0] };
+        row + tail - self.nb[0]
+            + self.ty.block_bytes() as u64
             + (1..4).map(|d| (self.ne[d] as u64 - 1) * self.nb[d]).sum::<u64>()
     }
 }
@@ -199,7 +199,8 @@ impl Graph {
         if name.is_empty() || self.inputs.contains_key(name) {
             return Err(Error::invalid("name", format!("an input name that is not in use yet, not '{name}'")));
         }
-        let id = self.push(name.to_owned(), ops::leaf(), Params::default(), vec![], ty, ne, nb, None, Some(Leaf::Input));
+        let id =
+            self.push(name.to_owned(), ops::leaf(), Params::default(), vec![], ty, ne, nb, None, Some(Leaf::Input));
         self.inputs.insert(name.to_owned(), id);
         Ok(id)
     }

@@ -78,7 +78,9 @@ pub(super) fn convert(lower: &mut Lower, x: &Operand, dst: &Operand) -> Result<(
 pub fn packed_copy(x: &Operand, lower: &mut Lower) -> Result<Operand, Unsupported> {
     let Some(nb) = contiguous_nb(x.ty, x.ne) else { refuse!("rows of {} that do not fill blocks", x.ty.name()) };
     let elements = x.nelements() as u64;
-    let Some(bytes) = x.layout.device_bytes(x.ty, elements) else { refuse!("{} in another type's layout", x.ty.name()) };
+    let Some(bytes) = x.layout.device_bytes(x.ty, elements) else {
+        refuse!("{} in another type's layout", x.ty.name())
+    };
     let mem = lower.temp(bytes.max(1));
     let copy = Operand { mem, offset: 0, nb, root_elements: elements, leaf: false, ..x.clone() };
     convert(lower, x, &copy)?;
@@ -109,7 +111,10 @@ fn copy_blocks(lower: &mut Lower, x: &Operand, dst: &Operand) -> Result<(), Unsu
         return Ok(());
     }
     if x.ne != dst.ne {
-        refuse!("{} between strided operands of different shapes", x.ty.name());
+        // Only the order of elements is the same: through a packed copy with the other shape.
+        let Some(nb) = contiguous_nb(x.ty, dst.ne) else { refuse!("rows of {} that do not fill blocks", x.ty.name()) };
+        let packed = packed_copy(x, lower)?;
+        return copy_blocks(lower, &Operand { ne: dst.ne, nb, ..packed }, dst);
     }
     if x.layout == Layout::Blocks {
         return lower.assign(&block_rows(dst)?, &block_rows(x)?);
@@ -175,11 +180,12 @@ pub(super) fn quantise_groups(
         Layout::Q8_0 => {
             let t = lower.scratch_like(x, ACL_FLOAT);
             lower.unary(AclOp::aclnnAbs, x, &t)?;
-            let d = group_max(lower, &t)?;
-            lower.muls(&d, 1.0 / 127.0, &d)?;
+            let largest = group_max(lower, &t)?;
+            let inverse = over(lower, 127.0, &largest)?;
+            let d = lower.scratch_like(&largest, ACL_FLOAT);
+            lower.call(AclOp::aclnnDivs, [largest.into(), super::steps::scalar(127.0), d.clone().into()])?;
             lower.assign(scales, &d)?;
-            let divisor = one_for_zero(lower, &d)?;
-            lower.div(x, &divisor, &t)?;
+            lower.mul(x, &inverse, &t)?;
             lower.unary(AclOp::aclnnRound, &t, &t)?;
             lower.assign(quants, &t)
         }
@@ -188,9 +194,12 @@ pub(super) fn quantise_groups(
             lower.unary(AclOp::aclnnNeg, x, &t)?;
             let below = group_max(lower, &t)?;
             let above = group_max(lower, x)?;
-            // The element of largest magnitude with its sign, over -8.
-            let negative = lower.scratch_like(&above, ACL_FLOAT);
-            lower.sub(&below, &above, 1.0, &negative)?;
+            // The element of largest magnitude with its sign, over -8; of two that differ in sign, the first.
+            let largest = lower.scratch_like(&above, ACL_FLOAT);
+            lower.call(AclOp::aclnnMaximum, [above.clone().into(), below.clone().into(), largest.clone().into()])?;
+            let positive = first_place(lower, x, &largest)?;
+            let negative = first_place(lower, &t, &largest)?;
+            lower.sub(&negative, &positive, 1.0, &negative)?;
             let wins = lower.scratch_like(&above, ACL_BOOL);
             lower.call(AclOp::aclnnGtScalar, [negative.into(), super::steps::scalar(0.0), wins.clone().into()])?;
             lower.muls(&above, -1.0, &above)?;
@@ -198,8 +207,8 @@ pub(super) fn quantise_groups(
             lower.call(AclOp::aclnnSWhere, [wins.into(), below.into(), above.into(), d.clone().into()])?;
             lower.muls(&d, 0.125, &d)?;
             lower.assign(scales, &d)?;
-            let divisor = one_for_zero(lower, &d)?;
-            lower.div(x, &divisor, &t)?;
+            let inverse = over(lower, 1.0, &d)?;
+            lower.mul(x, &inverse, &t)?;
             lower.adds(&t, 8.5, &t)?;
             pack_nibbles(lower, &t, quants)
         }
@@ -212,10 +221,10 @@ pub(super) fn quantise_groups(
             let d = lower.scratch_like(&high, ACL_FLOAT);
             // low holds the negated minimum.
             lower.add(&high, &low, 1.0, &d)?;
-            lower.muls(&d, 1.0 / 15.0, &d)?;
-            let divisor = one_for_zero(lower, &d)?;
+            lower.call(AclOp::aclnnInplaceDivs, [d.clone().into(), super::steps::scalar(15.0)])?;
+            let inverse = over(lower, 1.0, &d)?;
             lower.add(x, &low, 1.0, &t)?;
-            lower.div(&t, &divisor, &t)?;
+            lower.mul(&t, &inverse, &t)?;
             lower.adds(&t, 0.5, &t)?;
             // A group of equal values m: scale m, quants 0 (nibble 8), offset 1. Others: scale d, offset 8 + min / d.
             let varies = lower.scratch_like(&d, ACL_BOOL);
@@ -226,7 +235,7 @@ pub(super) fn quantise_groups(
             let args = [varies.clone().into(), t.clone().into(), eights.into(), nibbles.clone().into()];
             lower.call(AclOp::aclnnSWhere, args)?;
             let shift = lower.scratch_like(&d, ACL_FLOAT);
-            lower.div(&low, &divisor, &shift)?;
+            lower.mul(&low, &inverse, &shift)?;
             lower.muls(&shift, -1.0, &shift)?;
             lower.adds(&shift, 8.0, &shift)?;
             let ones = lower.scratch_like(&d, ACL_FLOAT);
@@ -257,13 +266,26 @@ fn group_max(lower: &mut Lower, x: &TensorArg) -> Result<TensorArg, Unsupported>
     Ok(t)
 }
 
-/// `d` with 1 in the place of 0, to divide by.
-fn one_for_zero(lower: &mut Lower, d: &TensorArg) -> Result<TensorArg, Unsupported> {
-    let zero = lower.scratch_like(d, ACL_FLOAT);
-    lower.fill_scalar(&zero, 0.0)?;
+/// Of each group, 32 minus the place of the first element that equals `value`; 0 if none does.
+fn first_place(lower: &mut Lower, x: &TensorArg, value: &TensorArg) -> Result<TensorArg, Unsupported> {
+    let ramp: Vec<f32> = (0..Operand::GROUP).map(|i| (Operand::GROUP - i) as f32).collect();
+    let mut ne = vec![1; x.ne.len()];
+    ne[0] = Operand::GROUP;
+    let ramp = lower.constant_f32(&ramp, &ne);
+    let t = lower.scratch_like(x, ACL_FLOAT);
+    lower.call(AclOp::aclnnEqTensor, [x.clone().into(), value.clone().into(), t.clone().into()])?;
+    lower.mul(&t, &ramp, &t)?;
+    group_max(lower, &t)
+}
+
+/// `v / d`, and `v` where d is 0.
+fn over(lower: &mut Lower, v: f32, d: &TensorArg) -> Result<TensorArg, Unsupported> {
+    let number = |lower: &mut Lower, v: f32| lower.constant_f32(&[v], &vec![1; d.ne.len()]);
+    let (zero, v) = (number(lower, 0.0), number(lower, v));
     let out = lower.scratch_like(d, ACL_FLOAT);
     lower.call(AclOp::aclnnEqTensor, [d.clone().into(), zero.into(), out.clone().into()])?;
     lower.add(d, &out, 1.0, &out)?;
+    lower.div(&v, &out, &out)?;
     Ok(out)
 }
 

@@ -7,8 +7,11 @@ use super::unary::{Activation, activate};
 use super::*;
 use crate::lower::{Arg, TensorArg};
 
-const SWAPPED: ParamDef =
-    ParamDef { name: "swapped", default: Default::Bool(false), doc: "with one source: the function takes the second half" };
+const SWAPPED: ParamDef = ParamDef {
+    name: "swapped",
+    default: Default::Bool(false),
+    doc: "with one source: the function takes the second half",
+};
 
 macro_rules! row {
     ($name:literal, $doc:literal, $f:ident) => {
@@ -36,7 +39,11 @@ pub(super) static OPS: &[OpDef] = &[
         params: &[
             SWAPPED,
             ParamDef { name: "alpha", default: Default::Num(1.702), doc: "factor inside the sigmoid" },
-            ParamDef { name: "limit", default: Default::Num(7.0), doc: "bound of x from above and of gate on both sides" },
+            ParamDef {
+                name: "limit",
+                default: Default::Num(7.0),
+                doc: "bound of x from above and of gate on both sides",
+            },
         ],
         doc: "a / (1 + exp(-alpha a)) (b + 1) with a = min(x, limit), b = clamp(gate, -limit, limit)",
         types: "f32, f16, bf16",

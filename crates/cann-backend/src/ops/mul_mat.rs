@@ -6,8 +6,11 @@ use super::*;
 use crate::lower::{Arg, TensorArg};
 use crate::refuse;
 
-pub(super) const PREC: ParamDef =
-    ParamDef { name: "prec", default: Default::Str("default"), doc: "'default' or 'f32'; products here are always f32" };
+pub(super) const PREC: ParamDef = ParamDef {
+    name: "prec",
+    default: Default::Str("default"),
+    doc: "'default' or 'f32'; products here are always f32",
+};
 
 pub(super) static OPS: &[OpDef] = &[OpDef {
     name: "MUL_MAT",
@@ -106,13 +109,9 @@ pub(super) struct QuantWeight {
 
 impl QuantWeight {
     /// Matrix `[k, m]` number `(j, l)` of an operand.
-    fn of(a: &Operand, j: i64, l: i64) -> Result<QuantWeight, Unsupported> {
+    pub fn of(a: &Operand, j: i64, l: i64) -> Result<QuantWeight, Unsupported> {
         let matrix = |t: TensorArg| t.at(4, l).at(3, j);
-        Ok(QuantWeight::from_groups(
-            &matrix(a.quants()?),
-            &matrix(a.scales()?),
-            a.offsets()?.map(matrix).as_ref(),
-        ))
+        Ok(QuantWeight::from_groups(&matrix(a.quants()?), &matrix(a.scales()?), a.offsets()?.map(matrix).as_ref()))
     }
 
     /// From `[32, groups, m]` and `[1, groups, m]`.
@@ -126,13 +125,8 @@ impl QuantWeight {
     }
 
     fn rows(&self, first: i64, len: i64) -> QuantWeight {
-        // Rows of int4 quants are strided in half bytes, offsets are in bytes.
-        let mut quants = self.quants.clone();
-        let skip = first * quants.nb[0];
-        quants.offset += if quants.dtype == ACL_INT4 { skip / 2 } else { skip } as u64;
-        quants.ne[0] = len;
-        let scale = |t: &TensorArg| t.narrow(0, first, len);
-        QuantWeight { quants, scales: scale(&self.scales), offsets: self.offsets.as_ref().map(scale) }
+        let part = |t: &TensorArg| t.narrow(0, first, len);
+        QuantWeight { quants: part(&self.quants), scales: part(&self.scales), offsets: self.offsets.as_ref().map(part) }
     }
 }
 

@@ -1,12 +1,14 @@
-//! MUL_MAT_ID: products with experts chosen by index on the device. Only the chosen experts are gathered, in their own type,
-//! for as many tokens at once as the scratch bound allows.
+//! MUL_MAT_ID: products with experts chosen by index on the device; the host never sees an index.
+//!
+//! Few tokens: the chosen experts are gathered, in their own type, for as many tokens at once as the scratch bound allows.
+//! Many tokens and few experts: every expert takes all rows in one product each, and the wanted results are gathered.
 
 use acl_sys::*;
 
 use super::mul_mat::{PREC, QuantWeight, check_quantised, multiply_quantised, product};
 use super::operand::dtype_bytes;
 use super::*;
-use crate::lower::TensorArg;
+use crate::lower::{Arg, ScalarArg, TensorArg};
 
 /// Bytes of gathered experts held at once, if one token's fit.
 const SCRATCH_BYTES: i64 = 64 << 20;
@@ -52,6 +54,10 @@ fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
         rows
     };
     let (ids, out) = (ids.at(3, 0).at(2, 0), out.at(3, 0));
+    // A product with many rows is worth several with one row, which also need their expert gathered.
+    if tokens >= 16 && experts.ne[2] * b.ne[1] <= 8 * used {
+        return all_experts(lower, experts, &b, &ids, &out);
+    }
     let plain = matches!(experts.layout, Layout::Plain | Layout::Blocks);
     let (parts, x) = if plain {
         (vec![experts.values(lower)?.at(3, 0)], b)
@@ -90,6 +96,59 @@ fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
         } else {
             products_quantised(lower, experts.layout, &chosen, &x, &out)?;
         }
+        first += len;
+    }
+    Ok(())
+}
+
+/// Results of every expert for every row, then a gather by expert and row.
+fn all_experts(
+    lower: &mut Lower,
+    experts: &Operand,
+    b: &TensorArg,
+    ids: &TensorArg,
+    out: &TensorArg,
+) -> Result<(), Unsupported> {
+    let (k, m, count) = (experts.ne[0], experts.ne[1], experts.ne[2]);
+    let (slots, used, tokens) = (b.ne[1], out.ne[1], out.ne[2]);
+    let plain = matches!(experts.layout, Layout::Plain | Layout::Blocks);
+    let (weights, x) = if plain {
+        (Some(experts.values(lower)?), b.clone())
+    } else {
+        check_quantised(lower, experts.layout, k)?;
+        let dtype = if lower.caps.group_quant_f32 { ACL_FLOAT } else { ACL_FLOAT16 };
+        (None, lower.to_dtype(b, dtype)?)
+    };
+    let x = lower.contiguous(&x)?;
+    let step = (SCRATCH_BYTES / (count * slots * m * 4).max(1)).clamp(1, tokens);
+    let results = lower.scratch(ACL_FLOAT, &[m, step * slots, count]);
+    let index = lower.scratch(ACL_INT32, &[used, step]);
+    let mut first = 0;
+    while first < tokens {
+        let len = step.min(tokens - first);
+        let rows = len * slots;
+        let x = x.narrow(2, first, len).reshaped(&[k, rows]);
+        // Packed for this many tokens, so that experts follow each other in whole steps of `rows`.
+        let results = results.view(&[m, rows, count], &[4, m * 4, m * rows * 4], 0);
+        for e in 0..count {
+            let out = results.at(2, e);
+            match &weights {
+                Some(weights) => {
+                    let batch = |t: &TensorArg| t.view(&[t.ne[0], t.ne[1], 1, 1], &[t.nb[0], t.nb[1], 4, 4], 0);
+                    let weight = weights.at(3, 0).at(2, e).permuted(&[1, 0]);
+                    product(lower, &batch(&x), &batch(&weight), &batch(&out))?;
+                }
+                None => multiply_quantised(lower, &x, &QuantWeight::of(experts, e, 0)?, &out)?,
+            }
+        }
+        let places: Vec<i32> =
+            (0..len * used).map(|i| (i / used * slots + if slots == 1 { 0 } else { i % used }) as i32).collect();
+        let places = lower.constant_i32(&places, &[used, len]);
+        let index = index.narrow(1, 0, len);
+        let scale = Arg::Scalar(ScalarArg::I64(rows));
+        // place + rows * expert
+        lower.call(AclOp::aclnnAdd, [places.into(), ids.narrow(1, first, len).into(), scale, index.clone().into()])?;
+        lower.gather(&results.view(&[m, rows * count], &[4, m * 4], 0), &index, &out.narrow(2, first, len))?;
         first += len;
     }
     Ok(())

@@ -108,7 +108,11 @@ impl Operand {
     fn elements(&self) -> Result<(i64, [i64; 4]), Unsupported> {
         let (len, bytes) = (self.ty.block_len() as u64, self.ty.block_bytes() as u64);
         let rows_whole = (1..4).all(|d| self.ne[d] == 1 || self.nb[d].is_multiple_of(bytes));
-        if !self.offset.is_multiple_of(bytes) || self.nb[0] != bytes || !rows_whole || self.ne[0] as u64 % len != 0 {
+        if !self.offset.is_multiple_of(bytes)
+            || self.nb[0] != bytes
+            || !rows_whole
+            || !(self.ne[0] as u64).is_multiple_of(len)
+        {
             refuse!("a {} operand whose rows are not runs of whole blocks", self.ty.name());
         }
         let stride = |d: usize| (self.nb[d] / bytes * len) as i64;
@@ -258,8 +262,9 @@ impl TensorArg {
 
     /// `len` elements of dimension `d` from `start` on.
     pub fn narrow(&self, d: usize, start: i64, len: i64) -> TensorArg {
-        let mut t = self.clone();
-        t.offset += (start * self.nb[d]) as u64;
+        // Strides of int4 are in half bytes, offsets are not.
+        let skip = start * self.nb[d] / if self.dtype == ACL_INT4 { 2 } else { 1 };
+        let mut t = self.view(&self.ne, &self.nb, skip);
         t.ne[d] = len;
         t
     }

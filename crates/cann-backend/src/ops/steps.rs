@@ -83,7 +83,10 @@ impl Lower<'_> {
         if dst.dtype == src.dtype {
             if dst.is_packed() && src.is_packed() && dst.numel() == src.numel() {
                 let bytes = (dst.numel() * dtype_bytes(dst.dtype)) as u64;
-                let (to, from) = (Span { mem: dst.mem, offset: dst.offset, bytes }, Span { mem: src.mem, offset: src.offset, bytes });
+                let (to, from) = (
+                    Span { mem: dst.mem, offset: dst.offset, bytes },
+                    Span { mem: src.mem, offset: src.offset, bytes },
+                );
                 if to != from {
                     self.copy(to, from);
                 }

@@ -37,7 +37,11 @@ pub(super) static OPS: &[OpDef] = &[
     }),
     direct!("RELU", aclnnRelu, "max(x, 0)"),
     direct!("SIGMOID", aclnnSigmoid, "1 / (1 + exp(-x))"),
-    row!("GELU", "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", |cx, lower| activation(cx, lower, Activation::Gelu)),
+    row!("GELU", "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", |cx, lower| activation(
+        cx,
+        lower,
+        Activation::Gelu
+    )),
     row!("GELU_ERF", "0.5 x (1 + erf(x / sqrt(2)))", |cx, lower| activation(cx, lower, Activation::GeluErf)),
     row!("GELU_QUICK", "x / (1 + exp(-1.702 x))", |cx, lower| activation(cx, lower, Activation::GeluQuick)),
     row!("SILU", "x / (1 + exp(-x))", |cx, lower| activation(cx, lower, Activation::Silu)),
@@ -145,7 +149,9 @@ pub(super) fn activate(lower: &mut Lower, f: Activation, x: &TensorArg, out: &Te
         Activation::Gelu => lower.unary(AclOp::aclnnGelu, x, out),
         Activation::Silu => lower.unary(AclOp::aclnnSilu, x, out),
         Activation::GeluErf => lower.call(AclOp::aclnnGeluV2, [x.clone().into(), Arg::I64(0), out.clone().into()]),
-        Activation::GeluQuick if lower.caps.api.has_op(AclOp::aclnnFastGelu) => lower.unary(AclOp::aclnnFastGelu, x, out),
+        Activation::GeluQuick if lower.caps.api.has_op(AclOp::aclnnFastGelu) => {
+            lower.unary(AclOp::aclnnFastGelu, x, out)
+        }
         Activation::GeluQuick => {
             let t = lower.scratch_like(x, ACL_FLOAT);
             lower.muls(x, 1.702, &t)?;

@@ -79,7 +79,9 @@ fn reshape(cx: &InferCx) -> Result<Inferred, Error> {
     let x = cx.src(0);
     let ne = result_ne(cx)?;
     cx.require(x.is_contiguous(), || "x must be packed; CONT makes it so".into())?;
-    cx.require(ne.iter().product::<i64>() == x.nelements(), || format!("x and the result {ne:?} must have as many elements"))?;
+    cx.require(ne.iter().product::<i64>() == x.nelements(), || {
+        format!("x and the result {ne:?} must have as many elements")
+    })?;
     Ok(Inferred { view: Some((0, 0)), ..cx.packed(x.ty, ne)? })
 }
 
@@ -89,7 +91,9 @@ fn view(cx: &InferCx) -> Result<Inferred, Error> {
     let ty = cx.result.ty.unwrap_or(x.ty);
     cx.require(ty == x.ty, || format!("a view has the type of x, not {}", ty.name()))?;
     let offset = cx.params.f64("offset");
-    cx.require(offset >= 0.0 && offset.fract() == 0.0 && offset < 2f64.powi(53), || format!("offset {offset} is no byte offset"))?;
+    cx.require(offset >= 0.0 && offset.fract() == 0.0 && offset < 2f64.powi(53), || {
+        format!("offset {offset} is no byte offset")
+    })?;
     let offset = offset as u64;
     let mut out = cx.packed(ty, ne)?;
     if let Some(nb) = &cx.result.nb {
@@ -101,7 +105,11 @@ fn view(cx: &InferCx) -> Result<Inferred, Error> {
             out.nb[d] = n;
         }
         for d in nb.len() + first..4 {
-            out.nb[d] = out.nb[d - 1].saturating_mul(if d == 1 { ne[0] as u64 / ty.block_len() as u64 } else { ne[d - 1] as u64 });
+            out.nb[d] = out.nb[d - 1].saturating_mul(if d == 1 {
+                ne[0] as u64 / ty.block_len() as u64
+            } else {
+                ne[d - 1] as u64
+            });
         }
     }
     let block = ty.block_bytes() as u64;
