@@ -49,18 +49,25 @@ const fn bytes_of(ty: u8) -> usize {
     if ty == F32 { 4 } else { 2 }
 }
 
-/// Up to eight half-precision numbers from index `at` on; lanes beyond `count` hold anything.
+/// Eight half-precision numbers from index `at` on, with zeros beyond the end. It has no branch: a call or a copy in the loops
+/// that use it would cost them their registers.
+///
+/// # Safety
+/// `all` holds at least eight numbers and `at` is an index of it.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn halves(all: &[u16], at: usize, count: usize) -> __m256 {
-    if at + 8 <= all.len() {
-        // SAFETY: eight elements from `at` on are inside the slice.
-        return unsafe { load8::<F16>(all.as_ptr().add(at).cast()) };
+unsafe fn halves(all: &[u16], at: usize) -> __m256 {
+    /// Sixteen places, then sixteen times nothing.
+    static SHIFT: [u8; 32] = [
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
+        128, 128, 128, 128, 128,
+    ];
+    let start = at.min(all.len().wrapping_sub(8));
+    // SAFETY: eight numbers from `start` on are inside the slice; `at - start` is at most seven.
+    unsafe {
+        let shift = _mm_loadu_si128(SHIFT.as_ptr().add(2 * (at - start)).cast());
+        _mm256_cvtph_ps(_mm_shuffle_epi8(_mm_loadu_si128(all.as_ptr().add(start).cast()), shift))
     }
-    let mut buffer = [0u16; 8];
-    buffer[..count].copy_from_slice(&all[at..at + count]);
-    // SAFETY: the buffer holds eight elements.
-    unsafe { load8::<F16>(buffer.as_ptr().cast()) }
 }
 
 /// Eight lanes as they lie, transposed: lane `j` of row `i` becomes lane `i` of row `j`.
@@ -147,6 +154,11 @@ pub fn quantise(x: &[f32], q: &mut [i16], scales: &mut [f32], sums: &mut [f32], 
 /// As [`super::MatmulFns`] says of lengths.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub unsafe fn dot_quant(d: &QuantDot<'_>, first: usize, out: &mut [f32]) {
+    let scales = d.w.n * d.w.groups;
+    if scales < 8 {
+        return scalar::dot_quant(d, first, out);
+    }
+    assert!(d.w.scales.len() == scales && d.w.offsets.is_none_or(|o| o.len() == scales));
     if d.m > 4 {
         let k = d.w.groups * GROUP;
         let (out, out_rest) = out.split_at_mut(out.len() / d.m * 4);
@@ -211,7 +223,7 @@ unsafe fn dot_quant_rows<const I4: bool, const OFFSETS: bool>(d: &QuantDot<'_>, 
 /// not depend on `R`.
 ///
 /// # Safety
-/// The rows of `w` exist, `d.m` is `M`, and `out` holds `M * cols` elements.
+/// The rows of `w` exist, it has at least eight scales, `d.m` is `M`, and `out` holds `M * cols` elements.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn dot_quant_block<const I4: bool, const OFFSETS: bool, const R: usize, const M: usize>(
@@ -229,7 +241,8 @@ unsafe fn dot_quant_block<const I4: bool, const OFFSETS: bool, const R: usize, c
         let count = 8.min(groups - g8);
         for r in 0..R {
             let at = (row + r) * groups + g8;
-            let scale = halves(d.w.scales, at, count);
+            // SAFETY: there are at least eight scales, and `at` is one of them.
+            let scale = unsafe { halves(d.w.scales, at) };
             for m in 0..M {
                 // SAFETY: scales of `x` come in whole vectors.
                 let x = unsafe { _mm256_loadu_ps(d.scales.as_ptr().add(m * d.padded + g8)) };
@@ -237,9 +250,12 @@ unsafe fn dot_quant_block<const I4: bool, const OFFSETS: bool, const R: usize, c
                 unsafe { _mm256_storeu_ps(factors[r][m].as_mut_ptr(), _mm256_mul_ps(scale, x)) }
             }
             if OFFSETS && let Some(offsets) = d.w.offsets {
+                // Beyond `count` are the next row's.
                 let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
                 let real = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), lanes));
-                let offset = _mm256_and_ps(_mm256_mul_ps(scale, halves(offsets, at, count)), real);
+                // SAFETY: there are as many offsets as scales.
+                let offset = unsafe { halves(offsets, at) };
+                let offset = _mm256_and_ps(_mm256_mul_ps(scale, offset), real);
                 for m in 0..M {
                     // SAFETY: as the scales.
                     let x = unsafe { _mm256_loadu_ps(d.sums.as_ptr().add(m * d.padded + g8)) };
