@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use gguf::GgmlType;
 
-use crate::Done;
+pub use crate::Done;
 use crate::acl::event::AclEvent;
 use crate::acl::memory::PinnedMem;
 use crate::buffer::{DeviceBuffer, Holder, HostBuffer, Storage};
@@ -328,17 +328,15 @@ impl Backend {
             Ok(ticket) => ticket,
             Err(error) => return done(Err(error)),
         };
-        self.submit_or(done, move |worker, done| {
-            match worker.stream.record(&ticket.raw) {
-                Ok(()) => {
-                    ticket.enqueued();
-                    worker.settle_after((), move |settled| ticket.past(settled));
-                    done(Ok(()));
-                }
-                Err(error) => {
-                    ticket.past(Err(error.clone()));
-                    done(Err(error));
-                }
+        self.submit_or(done, move |worker, done| match worker.stream.record(&ticket.raw) {
+            Ok(()) => {
+                ticket.enqueued();
+                worker.settle_after((), move |settled| ticket.past(settled));
+                done(Ok(()));
+            }
+            Err(error) => {
+                ticket.past(Err(error.clone()));
+                done(Err(error));
             }
         });
     }

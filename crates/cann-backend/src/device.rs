@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use acl_sys::AclApi;
 
-use crate::acl::driver::{self, Binding, Target};
+use crate::acl::driver::{self, Binding, Target, aside};
 use crate::error::{Error, Result};
 use crate::pool::env_switch;
 
@@ -101,7 +101,8 @@ impl Registry {
         };
         found.map(|(slot, index)| (slot.clone(), index)).ok_or_else(|| {
             let names: Vec<_> = slots.iter().map(|s| s.target.name.as_str()).collect();
-            let there = if names.is_empty() { "there is no device".into() } else { format!("there is {}", names.join(", ")) };
+            let there =
+                if names.is_empty() { "there is no device".into() } else { format!("there is {}", names.join(", ")) };
             let asked = match selector {
                 None => "the first".to_owned(),
                 Some(Selector::Index(index)) => index.to_string(),
@@ -187,10 +188,9 @@ impl DeviceSlot {
         let asked = aside(|| {
             let _binding = Binding::new(&self.target)?;
             let memory = driver::memory_info(&self.target.api)?;
-            let probed = *self.probed.get_or_init(|| Probed {
-                granularity: driver::granularity(&self.target),
-                budget: memory.0,
-            });
+            let probed = *self
+                .probed
+                .get_or_init(|| Probed { granularity: driver::granularity(&self.target), budget: memory.0 });
             Ok((memory, probed))
         });
         let ((free, total), probed) = asked.inspect_err(|error| {
@@ -230,13 +230,4 @@ impl DeviceSlot {
 /// Whether host memory may be pinned.
 pub(crate) fn pinning_allowed() -> bool {
     env_switch("GGML_CANN_NO_PINNED") != Some(true)
-}
-
-/// Runs a question on a thread of its own, which leaves no binding behind.
-fn aside<T: Send>(ask: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("cann-probe".into()).spawn_scoped(scope, ask);
-        let thread = thread.map_err(|e| Error::Internal(format!("no thread to probe devices: {e}")))?;
-        thread.join().unwrap_or_else(|_| Err(Error::Internal("probing a device panicked".into())))
-    })
 }

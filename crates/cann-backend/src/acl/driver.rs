@@ -11,7 +11,7 @@ use std::sync::Arc;
 use acl_sys::*;
 
 use super::status::{check, dropped};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// One device of one driver.
 #[derive(Clone, Debug)]
@@ -39,29 +39,29 @@ pub(crate) fn bound_device() -> i32 {
 /// This thread is bound to the device while the guard lives.
 pub(crate) struct Binding<'a> {
     target: &'a Target,
-    /// What to restore; `None` when the thread was bound to the very device before.
-    before: Option<Option<(usize, i32)>>,
+    /// Whether there was no binding before; else the thread is bound to this very device for good.
+    fresh: bool,
     _this_thread: PhantomData<*const ()>,
 }
 
 impl<'a> Binding<'a> {
+    /// On a thread that is bound to this device or to none.
     pub fn new(target: &'a Target) -> Result<Binding<'a>> {
-        let before = BOUND.get();
-        if before == Some(key(target)) {
-            return Ok(Binding { target, before: None, _this_thread: PhantomData });
+        let fresh = BOUND.get() != Some(key(target));
+        if fresh {
+            debug_assert_eq!(BOUND.get(), None, "a thread has one device");
+            set_device(target)?;
+            BOUND.set(Some(key(target)));
         }
-        set_device(target)?;
-        BOUND.set(Some(key(target)));
-        Ok(Binding { target, before: Some(before), _this_thread: PhantomData })
+        Ok(Binding { target, fresh, _this_thread: PhantomData })
     }
 }
 
 impl Drop for Binding<'_> {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
+        if self.fresh {
             reset_device(self.target);
-            // Only workers stay bound, and a worker never binds to a second device.
-            BOUND.set(before);
+            BOUND.set(None);
         }
     }
 }
@@ -80,10 +80,14 @@ impl Lease {
         Ok(Arc::new(Lease { target }))
     }
 
-    /// Runs a call that needs the device bound, on whatever thread this is.
-    pub fn bound<R>(&self, call: impl FnOnce(&AclApi) -> R) -> Result<R> {
-        let _binding = Binding::new(&self.target)?;
-        Ok(call(&self.target.api))
+    /// Runs a call that needs the device bound, on whatever thread this is. The worker of another device lends itself to
+    /// nobody: then a short-lived thread makes the call.
+    pub fn bound<R: Send>(&self, call: impl FnOnce(&AclApi) -> R + Send) -> Result<R> {
+        let here = || {
+            let _binding = Binding::new(&self.target)?;
+            Ok(call(&self.target.api))
+        };
+        if BOUND.get().is_none_or(|bound| bound == key(&self.target)) { here() } else { aside(here) }
     }
 }
 
@@ -104,6 +108,15 @@ fn set_device(target: &Target) -> Result<()> {
 fn reset_device(target: &Target) {
     // SAFETY: takes a number; what lives on the device holds a count of its own.
     dropped(&target.api, AclFn::aclrtResetDevice, unsafe { (target.api.aclrtResetDevice)(target.id) });
+}
+
+/// Runs a question on a thread of its own, which leaves no binding behind.
+pub(crate) fn aside<T: Send>(ask: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("cann-probe".into()).spawn_scoped(scope, ask);
+        let thread = thread.map_err(|e| Error::Internal(format!("no thread to ask a device: {e}")))?;
+        thread.join().unwrap_or_else(|_| Err(Error::Internal("asking a device panicked".into())))
+    })
 }
 
 /// Starts the library for this process; a second start is fine.

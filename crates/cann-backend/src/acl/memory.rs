@@ -204,11 +204,14 @@ impl PinnedMem {
         let size = padded(bytes).and_then(|b| usize::try_from(b).ok()).ok_or_else(out_of_memory)?;
         let size_asked = bytes as usize;
         if pin && target.api.has(AclFn::aclrtMallocHost) {
-            let mut ptr = std::ptr::null_mut();
-            // SAFETY: the pointer is to a local of the right type.
-            let code = lease.bound(|api| unsafe { (api.aclrtMallocHost)(&mut ptr, size) })?;
+            let (code, address) = lease.bound(|api| {
+                let mut ptr = std::ptr::null_mut();
+                // SAFETY: the pointer is to a local of the right type.
+                let code = unsafe { (api.aclrtMallocHost)(&mut ptr, size) };
+                (code, ptr as usize)
+            })?;
             if code == ACL_SUCCESS {
-                let ptr = ptr.cast::<u8>();
+                let ptr = address as *mut u8;
                 // SAFETY: the library gave `size` bytes; they are ours alone.
                 unsafe { ptr.write_bytes(0, size) };
                 return Ok(PinnedMem(Backing::Pinned { lease: lease.clone(), ptr, bytes: size_asked }));
@@ -255,8 +258,9 @@ impl PinnedMem {
 impl Drop for PinnedMem {
     fn drop(&mut self) {
         if let Backing::Pinned { lease, ptr, .. } = &self.0 {
+            let address = *ptr as usize;
             // SAFETY: the pointer came from aclrtMallocHost and is freed once.
-            match lease.bound(|api| unsafe { (api.aclrtFreeHost)(ptr.cast()) }) {
+            match lease.bound(|api| unsafe { (api.aclrtFreeHost)(address as *mut _) }) {
                 Ok(code) => dropped(&lease.target.api, AclFn::aclrtFreeHost, code),
                 Err(error) => tracing::warn!(%error, "pinned memory was not freed"),
             }

@@ -249,7 +249,9 @@ impl std::fmt::Debug for ReturnDesk {
 /// Makes the pool that option, environment and device agree on.
 pub(crate) fn make(choice: PoolChoice, info: &DeviceInfo, budget: u64, ground: &Ground) -> Result<Box<dyn Pool>> {
     let kind = match choice {
-        PoolChoice::Auto => choose(info.vmm_supported, &env_switch, std::env::var("GGML_CANN_MEM_POOL").ok().as_deref()),
+        PoolChoice::Auto => {
+            choose(info.vmm_supported, &env_switch, std::env::var("GGML_CANN_MEM_POOL").ok().as_deref())
+        }
         PoolChoice::Vmm if !info.vmm_supported => {
             return Err(Error::Unsupported {
                 what: "the vmm pool".into(),

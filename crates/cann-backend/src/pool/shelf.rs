@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Block, ReturnDesk, Fence, Ground, Pool, What};
+use super::{Block, Fence, Ground, Pool, ReturnDesk, What};
 use crate::acl::memory::{DeviceMem, padded};
 use crate::error::{Error, Result};
 

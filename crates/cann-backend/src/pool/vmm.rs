@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Block, ReturnDesk, Fence, Ground, Pool, What};
+use super::{Block, Fence, Ground, Pool, ReturnDesk, What};
 use crate::acl::driver::{Target, memory_info};
 use crate::acl::memory::{Mapping, VirtualRange, padded};
 use crate::error::{Error, Result};
@@ -91,7 +91,8 @@ impl VmmPool {
             tensor: None,
         };
         let chunk = bytes.checked_next_multiple_of(self.granularity).ok_or_else(|| out_of_memory(self))?;
-        let end = self.mapped.checked_add(chunk).filter(|end| *end <= self.budget).ok_or_else(|| out_of_memory(self))?;
+        let end =
+            self.mapped.checked_add(chunk).filter(|end| *end <= self.budget).ok_or_else(|| out_of_memory(self))?;
         if self.range.is_none() {
             self.range = Some(VirtualRange::reserve(self.target(), self.budget)?);
         }
@@ -182,7 +183,10 @@ impl Drop for VmmPool {
         self.collect();
         let idle: u64 = self.free.values().map(|(length, _)| length).sum();
         if idle < self.mapped {
-            tracing::debug!(bytes = self.mapped - idle, "the pool goes while blocks are out; their owners answer Disposed");
+            tracing::debug!(
+                bytes = self.mapped - idle,
+                "the pool goes while blocks are out; their owners answer Disposed"
+            );
         }
     }
 }
