@@ -436,6 +436,9 @@ fn large_copies_are_shared_by_threads() {
     d.aclnnInplaceCopy(turned.handle, d.transposed(&a).handle).unwrap();
     let got = turned.read();
     assert!((0..h * w).all(|i| got[i] == x[i % h * w + i / h]));
+    let ints = d.empty(ACL_INT32, &[w as i64, h as i64]);
+    d.aclnnCast(d.transposed(&a).handle, ACL_INT32, ints.handle).unwrap();
+    near(&ints.read(), &got, 0.0);
     let back = d.empty(ACL_FLOAT, &[h as i64, w as i64]);
     d.aclnnPermute(turned.handle, d.ints(&[1, 0]).handle, back.handle).unwrap();
     near(&back.read(), &x, 0.0);

@@ -2,7 +2,7 @@
 
 use super::check::*;
 use super::transfer::{Transfer, fill_scalar, zero};
-use crate::executor::{Checked, Op, Refusal, Run};
+use crate::executor::{Checked, Op, Refusal, Run, bytes_of};
 use crate::ffi::meta::TensorList;
 use crate::tensor::{DType, Domain, Elem, Lane, MAX_RANK, Scalar, Tensor, View, promote, with_elem};
 
@@ -14,7 +14,17 @@ fn copy(to: &View, from: &View) -> Checked {
         return Ok(Op::nothing());
     }
     let transfer = Transfer::new(to, from);
-    Ok(Op::new(0, move |run| transfer.run(run)))
+    if !transfer.converts_across() {
+        return Ok(Op::new(0, move |run| transfer.run(run)));
+    }
+    // Transposed as bytes first: conversion then reads along rows.
+    let (to, from) = (*to, *from);
+    let bytes = from.numel() * from.dtype().size();
+    Ok(Op::new(bytes_of::<u8>(bytes), move |run| {
+        let straight = View::packed(run.take::<u8>(bytes).as_mut_ptr(), from.dtype(), from.dims());
+        Transfer::new(&straight, &from).run(run);
+        Transfer::new(&to, &straight).run(run);
+    }))
 }
 
 pub(crate) fn aclnnInplaceCopy(self_ref: &Tensor, src: &Tensor) -> Checked {

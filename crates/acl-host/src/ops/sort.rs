@@ -10,7 +10,7 @@ use crate::executor::{Checked, Op, Run, bytes_of, team};
 use crate::tensor::{DType, Domain, Lane, Tensor, View};
 
 /// How many elements are read at a time.
-const BLOCK: usize = 256;
+const BLOCK: usize = 512;
 
 pub(crate) fn aclnnArgsort(self_: &Tensor, dim: i64, descending: bool, out: &Tensor) -> Checked {
     not_packed("self", self_)?;
@@ -81,10 +81,26 @@ struct Ranked {
 
 impl Ranked {
     fn run(&self, run: &Run, slots: usize) {
+        let size = self.x.row_len();
+        // With few wanted of many, what is worse than the worst kept so far is passed over.
+        let room = size.min((self.k * 4).max(1024));
         self.parts(run, slots, |rows| {
-            let keys = run.take::<u64>(self.x.row_len());
+            let keys = run.take::<u64>(size);
             for row in rows {
-                self.keys(row, |i, key| keys[i] = (key >> 32 << 32) | i as u64);
+                let (mut count, mut limit) = (0, u64::MAX);
+                self.keys(row, |i, key| {
+                    let key = (key >> 32 << 32) | i as u64;
+                    if key <= limit {
+                        keys[count] = key;
+                        count += 1;
+                        if count == room && count < size {
+                            keys[..count].select_nth_unstable(self.k);
+                            limit = keys[self.k];
+                            count = self.k;
+                        }
+                    }
+                });
+                let keys = &mut keys[..count];
                 if self.k < keys.len() {
                     keys.select_nth_unstable(self.k);
                 }
@@ -200,7 +216,8 @@ fn largest<N: Lane>(run: &Run, x: &View, out: &View) {
                 let len = BLOCK.min(size - start);
                 let block = x.read(row * size + start, &mut scratch[..len]);
                 // First whether anything in the block is better, which vector code answers; rarely, where.
-                if best.is_nan() || !block.iter().fold(false, |any, x| any | (*x > best) | x.is_nan()) {
+                let better = |x: &N| u32::from(*x > best) | u32::from(x.is_nan());
+                if best.is_nan() || block.iter().fold(0, |any, x| any | better(x)) == 0 {
                     continue;
                 }
                 for (i, x) in block.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The copy under everything that moves elements: any strides on both sides, any two types.
 //!
 //! Equal types move as bytes. Dims are ordered by the destination's strides and merged where both sides continue, so that a
-//! copy is long runs of bytes wherever it can be; a transpose goes in tiles that fit the first-level cache. Unequal types
+//! copy is long runs of bytes wherever it can be; a transpose goes in tiles of cache lines. Unequal types
 //! convert block by block through a lane.
 
 use crate::executor::Run;
@@ -11,8 +11,8 @@ use super::elementwise::{BLOCK, load};
 
 /// Repeats split dims in two.
 const MAX_DIMS: usize = 2 * MAX_RANK;
-/// Side of a transpose tile, in elements.
-const TILE: usize = 32;
+/// Rows of a transpose that one thread takes at least.
+const TILE: usize = 64;
 /// Bytes below which a second thread does not pay.
 const GRAIN_BYTES: usize = 128 << 10;
 
@@ -60,6 +60,17 @@ impl Transfer {
             ]
         });
         Transfer(Plan::Bytes(Bytes::new(to, from, dims)))
+    }
+
+    /// Whether types differ and neighbours at the destination are far apart at the source, in a copy large enough to matter.
+    pub(crate) fn converts_across(&self) -> bool {
+        const LARGE: usize = 16 << 10;
+        match &self.0 {
+            Plan::Convert { to, from } if to.numel() >= LARGE => {
+                from.strides().last().is_some_and(|s| s.unsigned_abs() > 1) && from.strides().contains(&1)
+            }
+            _ => false,
+        }
     }
 
     /// Copies with the team.
@@ -233,20 +244,55 @@ unsafe fn plane_of<T: Copy>(to: *mut u8, from: *mut u8, rows: Dim, columns: Dim)
                 unsafe { to.wrapping_add(c).write_unaligned(value) };
             }
         }
+    } else if columns.to == 1 && rows.from == 1 {
+        // SAFETY: the same elements.
+        unsafe { transpose(to, from, rows, columns) };
     } else {
-        for r0 in (0..rows.len).step_by(TILE) {
-            for c0 in (0..columns.len).step_by(TILE) {
-                for r in r0..(r0 + TILE).min(rows.len) {
-                    let to = to.wrapping_offset(r as isize * rows.to);
-                    let from = from.wrapping_offset(r as isize * rows.from);
-                    for c in c0..(c0 + TILE).min(columns.len) {
-                        let c = c as isize;
-                        // SAFETY: as above.
-                        unsafe {
-                            let value = from.wrapping_offset(c * columns.from).read_unaligned();
-                            to.wrapping_offset(c * columns.to).write_unaligned(value);
-                        }
+        for r in 0..rows.len as isize {
+            let to = to.wrapping_offset(r * rows.to);
+            let from = from.wrapping_offset(r * rows.from);
+            for c in 0..columns.len as isize {
+                // SAFETY: as above.
+                unsafe {
+                    let value = from.wrapping_offset(c * columns.from).read_unaligned();
+                    to.wrapping_offset(c * columns.to).write_unaligned(value);
+                }
+            }
+        }
+    }
+}
+
+/// A plane whose rows are read across and whose columns are written along. Square tiles of one cache line per side pass
+/// through a buffer: each line is touched once, whatever the strides do to the cache's sets.
+///
+/// # Safety
+/// As [`plane_of`].
+unsafe fn transpose<T: Copy>(to: *mut T, from: *mut T, rows: Dim, columns: Dim) {
+    const LINE: usize = 64;
+    const BAND: usize = 1024;
+    let side = LINE / size_of::<T>();
+    // Room for the widest square: 64 rows of 64 bytes.
+    let mut buffer = [std::mem::MaybeUninit::<[u8; LINE]>::uninit(); LINE];
+    let buffer = buffer.as_mut_ptr().cast::<T>();
+    // Every row and every column is a page of its own when the tensor is large. Bands of columns keep the pages read from few
+    // enough to be remembered, and wide enough to make a visit to a page written to worth it.
+    let band = BAND / size_of::<T>();
+    for cb in (0..columns.len).step_by(band) {
+        for r0 in (0..rows.len).step_by(side) {
+            for c0 in (cb..columns.len.min(cb + band)).step_by(side) {
+                let (height, width) = (side.min(rows.len - r0), side.min(columns.len - c0));
+                for c in 0..width {
+                    let from = from.wrapping_offset((c0 + c) as isize * columns.from).wrapping_add(r0);
+                    for r in 0..height {
+                        // SAFETY: an element of the plane; `r` and `c` are below `side`.
+                        unsafe { buffer.add(r * side + c).write_unaligned(from.wrapping_add(r).read_unaligned()) };
                     }
+                }
+                for r in 0..height {
+                    let to = to.wrapping_offset((r0 + r) as isize * rows.to).wrapping_add(c0);
+                    let bytes = width * size_of::<T>();
+                    // SAFETY: `width` elements of the plane, written above to the buffer.
+                    unsafe { std::ptr::copy_nonoverlapping(buffer.add(r * side).cast::<u8>(), to.cast(), bytes) };
                 }
             }
         }
