@@ -7,7 +7,7 @@ use crate::graph::checked_ne;
 use crate::lower::{Span, TensorArg};
 use crate::refuse;
 
-const TYPES: &str = "any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0 and q4_1";
+const TYPES: &str = "any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1";
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef {
@@ -71,7 +71,7 @@ pub(super) fn convert(lower: &mut Lower, x: &Operand, dst: &Operand) -> Result<(
         rows
     };
     lower.note(format!("quantised to {} on the device", dst.ty.name()));
-    quantise(lower, &rows, dst)
+    super::quantise::quantise(lower, &rows, dst)
 }
 
 /// A packed copy of an operand with gaps, in scratch and in the same layout.
@@ -142,7 +142,7 @@ fn regions(o: &Operand) -> Result<Vec<Span>, Unsupported> {
 }
 
 /// Rows of ggml blocks as bytes.
-fn block_rows(o: &Operand) -> Result<TensorArg, Unsupported> {
+pub(super) fn block_rows(o: &Operand) -> Result<TensorArg, Unsupported> {
     if o.nb[0] != o.ty.block_bytes() as u64 {
         refuse!("a {} operand whose rows are not runs of whole blocks", o.ty.name());
     }
@@ -155,158 +155,4 @@ fn block_rows(o: &Operand) -> Result<TensorArg, Unsupported> {
         nb: vec![1, o.nb[1] as i64, o.nb[2] as i64, o.nb[3] as i64],
         format: ACL_FORMAT_ND,
     })
-}
-
-/// `dst = x` for f32 rows of `dst`'s shape and a destination that the device keeps as quants and scales.
-pub(super) fn quantise(lower: &mut Lower, x: &TensorArg, dst: &Operand) -> Result<(), Unsupported> {
-    if dst.layout == Layout::Blocks {
-        refuse!("the device does not write {} blocks", dst.ty.name());
-    }
-    let (quants, scales, offsets) = (dst.packed_quants()?, dst.scales()?, dst.offsets()?);
-    let x = lower.contiguous(x)?;
-    quantise_groups(lower, dst.layout, &x.split(0, Operand::GROUP), &quants, &scales, offsets.as_ref())
-}
-
-/// Quants, scales and offsets of f32 groups `[32, groups, …]`; int4 quants are written as bytes.
-pub(super) fn quantise_groups(
-    lower: &mut Lower,
-    layout: Layout,
-    x: &TensorArg,
-    quants: &TensorArg,
-    scales: &TensorArg,
-    offsets: Option<&TensorArg>,
-) -> Result<(), Unsupported> {
-    match layout {
-        Layout::Q8_0 => {
-            let t = lower.scratch_like(x, ACL_FLOAT);
-            lower.unary(AclOp::aclnnAbs, x, &t)?;
-            let largest = group_max(lower, &t)?;
-            let inverse = over(lower, 127.0, &largest)?;
-            let d = lower.scratch_like(&largest, ACL_FLOAT);
-            lower.call(AclOp::aclnnDivs, [largest.into(), super::steps::scalar(127.0), d.clone().into()])?;
-            lower.assign(scales, &d)?;
-            lower.mul(x, &inverse, &t)?;
-            lower.unary(AclOp::aclnnRound, &t, &t)?;
-            lower.assign(quants, &t)
-        }
-        Layout::Q4_0 => {
-            let t = lower.scratch_like(x, ACL_FLOAT);
-            lower.unary(AclOp::aclnnNeg, x, &t)?;
-            let below = group_max(lower, &t)?;
-            let above = group_max(lower, x)?;
-            // The element of largest magnitude with its sign, over -8; of two that differ in sign, the first.
-            let largest = lower.scratch_like(&above, ACL_FLOAT);
-            lower.call(AclOp::aclnnMaximum, [above.clone().into(), below.clone().into(), largest.clone().into()])?;
-            let positive = first_place(lower, x, &largest)?;
-            let negative = first_place(lower, &t, &largest)?;
-            lower.sub(&negative, &positive, 1.0, &negative)?;
-            let wins = lower.scratch_like(&above, ACL_BOOL);
-            lower.call(AclOp::aclnnGtScalar, [negative.into(), super::steps::scalar(0.0), wins.clone().into()])?;
-            lower.muls(&above, -1.0, &above)?;
-            let d = lower.scratch_like(&above, ACL_FLOAT);
-            lower.call(AclOp::aclnnSWhere, [wins.into(), below.into(), above.into(), d.clone().into()])?;
-            lower.muls(&d, 0.125, &d)?;
-            lower.assign(scales, &d)?;
-            let inverse = over(lower, 1.0, &d)?;
-            lower.mul(x, &inverse, &t)?;
-            lower.adds(&t, 8.5, &t)?;
-            pack_nibbles(lower, &t, quants)
-        }
-        Layout::Int4Affine => {
-            let Some(offsets) = offsets else { refuse!("int4 with offsets has no offset region") };
-            let t = lower.scratch_like(x, ACL_FLOAT);
-            let high = group_max(lower, x)?;
-            lower.unary(AclOp::aclnnNeg, x, &t)?;
-            let low = group_max(lower, &t)?;
-            let d = lower.scratch_like(&high, ACL_FLOAT);
-            // low holds the negated minimum.
-            lower.add(&high, &low, 1.0, &d)?;
-            lower.call(AclOp::aclnnInplaceDivs, [d.clone().into(), super::steps::scalar(15.0)])?;
-            let inverse = over(lower, 1.0, &d)?;
-            lower.add(x, &low, 1.0, &t)?;
-            lower.mul(&t, &inverse, &t)?;
-            lower.adds(&t, 0.5, &t)?;
-            // A group of equal values m: scale m, quants 0 (nibble 8), offset 1. Others: scale d, offset 8 + min / d.
-            let varies = lower.scratch_like(&d, ACL_BOOL);
-            lower.call(AclOp::aclnnGtScalar, [d.clone().into(), super::steps::scalar(0.0), varies.clone().into()])?;
-            let eights = lower.scratch_like(&t, ACL_FLOAT);
-            lower.fill_scalar(&eights, 8.0)?;
-            let nibbles = lower.scratch_like(&t, ACL_FLOAT);
-            let args = [varies.clone().into(), t.clone().into(), eights.into(), nibbles.clone().into()];
-            lower.call(AclOp::aclnnSWhere, args)?;
-            let shift = lower.scratch_like(&d, ACL_FLOAT);
-            lower.mul(&low, &inverse, &shift)?;
-            lower.muls(&shift, -1.0, &shift)?;
-            lower.adds(&shift, 8.0, &shift)?;
-            let ones = lower.scratch_like(&d, ACL_FLOAT);
-            lower.fill_scalar(&ones, 1.0)?;
-            let offset = lower.scratch_like(&d, ACL_FLOAT);
-            lower
-                .call(AclOp::aclnnSWhere, [varies.clone().into(), shift.into(), ones.into(), offset.clone().into()])?;
-            lower.assign(offsets, &offset)?;
-            let scale = lower.scratch_like(&d, ACL_FLOAT);
-            lower.call(AclOp::aclnnSWhere, [varies.into(), d.into(), high.into(), scale.clone().into()])?;
-            lower.assign(scales, &scale)?;
-            pack_nibbles(lower, &nibbles, quants)
-        }
-        Layout::Plain | Layout::Blocks => refuse!("no quantised layout"),
-    }
-}
-
-/// Maximum over the first dimension (32): halves against each other, which is exact and needs no reduction operator.
-fn group_max(lower: &mut Lower, x: &TensorArg) -> Result<TensorArg, Unsupported> {
-    let mut t = x.clone();
-    while t.ne[0] > 1 {
-        let half = t.ne[0] / 2;
-        let (a, b) = (t.narrow(0, 0, half), t.narrow(0, half, half));
-        let out = lower.scratch_like(&a, ACL_FLOAT);
-        lower.call(AclOp::aclnnMaximum, [a.into(), b.into(), out.clone().into()])?;
-        t = out;
-    }
-    Ok(t)
-}
-
-/// Of each group, 32 minus the place of the first element that equals `value`; 0 if none does.
-fn first_place(lower: &mut Lower, x: &TensorArg, value: &TensorArg) -> Result<TensorArg, Unsupported> {
-    let ramp: Vec<f32> = (0..Operand::GROUP).map(|i| (Operand::GROUP - i) as f32).collect();
-    let mut ne = vec![1; x.ne.len()];
-    ne[0] = Operand::GROUP;
-    let ramp = lower.constant_f32(&ramp, &ne);
-    let t = lower.scratch_like(x, ACL_FLOAT);
-    lower.call(AclOp::aclnnEqTensor, [x.clone().into(), value.clone().into(), t.clone().into()])?;
-    lower.mul(&t, &ramp, &t)?;
-    group_max(lower, &t)
-}
-
-/// `v / d`, and `v` where d is 0.
-fn over(lower: &mut Lower, v: f32, d: &TensorArg) -> Result<TensorArg, Unsupported> {
-    let number = |lower: &mut Lower, v: f32| lower.constant_f32(&[v], &vec![1; d.ne.len()]);
-    let (zero, v) = (number(lower, 0.0), number(lower, v));
-    let out = lower.scratch_like(d, ACL_FLOAT);
-    lower.call(AclOp::aclnnEqTensor, [d.clone().into(), zero.into(), out.clone().into()])?;
-    lower.add(d, &out, 1.0, &out)?;
-    lower.div(&v, &out, &out)?;
-    Ok(out)
-}
-
-/// Bytes out of unsigned nibbles `t` in [0, 16), fractions dropped: the device's signed int4, even element low.
-fn pack_nibbles(lower: &mut Lower, t: &TensorArg, quants: &TensorArg) -> Result<(), Unsupported> {
-    use super::steps::scalar;
-    lower.unary(AclOp::aclnnTrunc, t, t)?;
-    let n = lower.scratch_like(t, ACL_FLOAT);
-    lower.call(AclOp::aclnnClamp, [t.clone().into(), scalar(0.0), scalar(15.0), n.clone().into()])?;
-    let every_other = |first: i64| {
-        let (mut ne, mut nb) = (n.ne.clone(), n.nb.clone());
-        ne[0] /= 2;
-        nb[0] *= 2;
-        n.view(&ne, &nb, first * 4)
-    };
-    let (even, odd) = (every_other(0), every_other(1));
-    // byte = 16 (odd - 8) + (even - 8 mod 16), and even - 8 mod 16 = even + 8 - 16 (even > 7.5).
-    let bytes = lower.scratch_like(&even, ACL_FLOAT);
-    lower.call(AclOp::aclnnGtScalar, [even.clone().into(), scalar(7.5), bytes.clone().into()])?;
-    lower.sub(&even, &bytes, 16.0, &bytes)?;
-    lower.add(&bytes, &odd, 16.0, &bytes)?;
-    lower.adds(&bytes, -120.0, &bytes)?;
-    lower.assign(quants, &bytes)
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lower::TensorArg;
+use crate::refuse;
 
 pub(super) static OPS: &[OpDef] = &[OpDef {
     name: "GET_ROWS",
@@ -24,6 +25,16 @@ fn infer(cx: &InferCx) -> Result<Inferred, Error> {
 
 fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
     let (table, ids, out) = (cx.src(0), cx.src(1).arg()?, cx.dst.arg()?);
+    if table.layout == Layout::Blocks && super::blocks::decodes(table.ty) {
+        let Some(nb) = contiguous_nb(table.ty, cx.dst.ne) else {
+            refuse!("rows of {} that do not fill blocks", table.ty.name())
+        };
+        let mut rows = Operand { ne: cx.dst.ne, nb, offset: 0, leaf: false, ..table.clone() };
+        rows.mem = lower.temp(rows.packed_bytes());
+        gather_batches(lower, &super::copy::block_rows(table)?, &ids, &super::copy::block_rows(&rows)?)?;
+        let values = super::blocks::decode(lower, &rows)?;
+        return lower.assign(&out, &values);
+    }
     // Everything that is gathered, as tables `[row, n, ne2, ne3]`.
     let parts: Vec<TensorArg> = match table.layout {
         Layout::Plain | Layout::Blocks => vec![table.values(lower)?],

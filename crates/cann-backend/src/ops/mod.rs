@@ -18,6 +18,7 @@ mod operand;
 mod steps;
 
 mod binary;
+mod blocks;
 mod copy;
 mod flash_attn_ext;
 mod generate;
@@ -30,6 +31,7 @@ mod norm;
 mod order;
 mod out_prod;
 mod place;
+mod quantise;
 mod recurrent;
 mod reduce;
 mod rope;

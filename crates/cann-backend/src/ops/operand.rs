@@ -19,7 +19,7 @@ pub struct Operand {
     pub layout: Layout,
     /// Elements of the root: the scale region of a quantised layout starts after that many quants.
     pub root_elements: u64,
-    /// Whether the memory is a leaf (an input or a device tensor): its blocks may be dequantised by the host.
+    /// Whether the memory is a leaf that nothing in the graph writes: its blocks may be dequantised by the host, once.
     pub leaf: bool,
 }
 
@@ -185,7 +185,8 @@ impl Operand {
     pub fn values(&self, lower: &mut Lower) -> Result<TensorArg, Unsupported> {
         match self.layout {
             Layout::Plain => self.arg(),
-            Layout::Blocks => self.twin(),
+            Layout::Blocks if self.leaf => self.twin(),
+            Layout::Blocks => super::blocks::decode(lower, self),
             Layout::Q8_0 | Layout::Q4_0 | Layout::Int4Affine => {
                 lower.note(format!("{} dequantised to f32", self.ty.name()));
                 self.dequantised(lower)
@@ -207,9 +208,7 @@ impl Operand {
 
     /// The host's f32 twin of a leaf that is kept in ggml blocks, seen through this view.
     fn twin(&self) -> Result<TensorArg, Unsupported> {
-        let (true, Mem::Node(root)) = (self.leaf, self.mem) else {
-            refuse!("{} blocks computed on the device cannot be read by operators", self.ty.name());
-        };
+        let Mem::Node(root) = self.mem else { refuse!("{} blocks in scratch have no twin", self.ty.name()) };
         let (at, s) = self.elements()?;
         Ok(TensorArg {
             mem: Mem::Dequant(root),

@@ -12,7 +12,7 @@ pub(super) static OPS: &[OpDef] = &[OpDef {
     src: &["rows", "ids", "into"],
     params: &[],
     doc: "row ids[i, j mod ids.ne1, k mod ids.ne2] of into[:, :, j, k] becomes rows[:, i, j, k]; the result is `into`",
-    types: "rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1",
+    types: "rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1",
     infer,
     plan,
 }];
@@ -41,7 +41,17 @@ fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
             let rows = lower.to_dtype(&rows.arg()?, into.dtype)?;
             scatter(lower, &into, &ids, &rows)
         }
-        Layout::Blocks => refuse!("the device does not write {} blocks", into.ty.name()),
+        Layout::Blocks => {
+            lower.note(format!("quantised to {} on the device", into.ty.name()));
+            let x = rows.as_f32(lower)?;
+            let Some(nb) = contiguous_nb(into.ty, rows.ne) else {
+                refuse!("rows of {} that do not fill blocks", into.ty.name())
+            };
+            let mut blocks = Operand { ty: into.ty, ne: rows.ne, nb, offset: 0, leaf: false, ..into.clone() };
+            blocks.mem = lower.temp(blocks.packed_bytes());
+            super::quantise::quantise(lower, &x, &blocks)?;
+            scatter(lower, &super::copy::block_rows(into)?, &ids, &super::copy::block_rows(&blocks)?)
+        }
         layout => {
             lower.note(format!("quantised to {} on the device", into.ty.name()));
             let x = rows.as_f32(lower)?;
@@ -52,7 +62,7 @@ fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
             };
             let (q, s) = (like(lower, &quants), like(lower, &scales));
             let o = offsets.as_ref().map(|t| like(lower, t));
-            super::copy::quantise_groups(lower, layout, &x.split(0, Operand::GROUP), &q, &s, o.as_ref())?;
+            super::quantise::quantise_groups(lower, layout, &x.split(0, Operand::GROUP), &q, &s, o.as_ref())?;
             scatter(lower, &row(quants), &ids, &row(q))?;
             scatter(lower, &row(scales), &ids, &row(s))?;
             match (offsets, o) {
