@@ -1,0 +1,227 @@
+//! Golden cases through the backend: ggml's own results for small graphs (the format is `__test__/golden/README.md`'s).
+//!
+//! `CANN_NODE_GOLDEN` names another folder; `CANN_NODE_GOLDEN_ONLY` keeps cases whose name starts so.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+
+use cann_backend::graph::{Graph, NodeId, Param, Params, ResultSpec};
+use cann_backend::{Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, Registry};
+use gguf::GgmlType;
+use serde_json::Value;
+
+fn wait<T: Send + 'static>(start: impl FnOnce(Done<T>)) -> Result<T, Error> {
+    let (send, receive) = mpsc::channel();
+    start(Box::new(move |result| send.send(result).unwrap_or(())));
+    receive.recv().expect("a done is always called")
+}
+
+fn ints(v: &Value) -> Vec<i64> {
+    v.as_array().unwrap().iter().map(|x| x.as_i64().unwrap()).collect()
+}
+
+fn bytes<'a>(data: &'a [u8], v: &Value) -> &'a [u8] {
+    let (offset, n) = (v["offset"].as_u64().unwrap() as usize, v["nbytes"].as_u64().unwrap() as usize);
+    &data[offset..offset + n]
+}
+
+fn param(v: &Value) -> Option<Param> {
+    Some(match v {
+        Value::Number(n) => Param::Num(n.as_f64()?),
+        Value::Bool(b) => Param::Bool(*b),
+        Value::String(s) => match s.as_str() {
+            "inf" => Param::Num(f64::INFINITY),
+            "-inf" => Param::Num(f64::NEG_INFINITY),
+            "nan" => Param::Num(f64::NAN),
+            _ => Param::Str(s.clone()),
+        },
+        Value::Array(a) => Param::Nums(a.iter().map(|x| x.as_f64()).collect::<Option<_>>()?),
+        _ => return None,
+    })
+}
+
+/// Builds a case's graph; ids are the file's.
+fn build(case: &Value) -> Result<Graph, Error> {
+    let mut graph = Graph::new();
+    let mut ids: HashMap<i64, NodeId> = HashMap::new();
+    for leaf in case["leaves"].as_array().unwrap() {
+        let ty = GgmlType::from_name(leaf["type"].as_str().unwrap()).unwrap();
+        let id = graph.input(&format!("leaf_{}", leaf["id"]), ty, &ints(&leaf["ne"]))?;
+        ids.insert(leaf["id"].as_i64().unwrap(), id);
+    }
+    for node in case["nodes"].as_array().unwrap() {
+        let op = match node["op"].as_str().unwrap() {
+            "UNARY" | "GLU" => node["sub"].as_str().unwrap(),
+            op => op,
+        };
+        let src: Vec<Option<NodeId>> =
+            node["src"].as_array().unwrap().iter().map(|s| s.as_i64().map(|s| ids[&s])).collect();
+        let mut params = Params::default();
+        for (name, value) in node["params"].as_object().unwrap() {
+            if let Some(value) = param(value) {
+                params = params.set(name, value);
+            }
+        }
+        if op == "VIEW" {
+            let root = src[0].map(|s| graph.node(s).offset).unwrap_or(0);
+            let offset = node["view_offs"].as_u64().unwrap_or(0);
+            params = params.num("offset", (offset - root) as f64);
+        }
+        let result = ResultSpec {
+            ty: GgmlType::from_name(node["type"].as_str().unwrap()),
+            ne: Some(ints(&node["ne"])),
+            nb: Some(ints(&node["nb"]).iter().map(|n| *n as u64).collect()),
+        };
+        let id = graph.op(op, &src, params, result)?;
+        ids.insert(node["id"].as_i64().unwrap(), id);
+    }
+    graph.output("out", ids[&case["output"]["id"].as_i64().unwrap()])?;
+    Ok(graph)
+}
+
+fn values(ty: GgmlType, data: &[u8]) -> Vec<f64> {
+    match ty {
+        GgmlType::I32 => data.as_chunks::<4>().0.iter().map(|b| f64::from(i32::from_le_bytes(*b))).collect(),
+        GgmlType::I64 => data.as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b) as f64).collect(),
+        GgmlType::F64 => data.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
+        _ => {
+            let n = data.len() / ty.block_bytes() * ty.block_len();
+            let mut out = vec![0f32; n];
+            gguf::dequantize(ty, data, &mut out).unwrap();
+            out.into_iter().map(f64::from).collect()
+        }
+    }
+}
+
+fn compare(case: &Value, data: &[u8], got: &[u8]) -> Result<(), String> {
+    let output = &case["output"];
+    let ty = GgmlType::from_name(output["type"].as_str().unwrap()).unwrap();
+    let reference = bytes(data, &output["data"]);
+    if reference.len() != got.len() {
+        return Err(format!("{} bytes, not {}", got.len(), reference.len()));
+    }
+    let tolerance = case["tolerance"].as_f64().unwrap();
+    let metric = case["metric"].as_str().unwrap();
+    let (mut a, mut b) = (values(ty, reference), values(ty, got));
+    if metric == "index_set" {
+        let rows = a.len() / (output["ne"][0].as_u64().unwrap().max(1) as usize);
+        let k = a.len() / rows.max(1);
+        if case["params"].as_str().unwrap().contains("ties=1") {
+            let leaf = &case["leaves"][0];
+            let input = values(GgmlType::from_name(leaf["type"].as_str().unwrap()).unwrap(), bytes(data, &leaf["data"]));
+            let width = leaf["ne"][0].as_u64().unwrap() as usize;
+            for r in 0..rows {
+                let pick = |v: &[f64]| {
+                    let mut x: Vec<f64> = v[r * k..(r + 1) * k].iter().map(|i| input[r * width + *i as usize]).collect();
+                    x.sort_by(f64::total_cmp);
+                    x
+                };
+                let mut unique = b[r * k..(r + 1) * k].to_vec();
+                unique.sort_by(f64::total_cmp);
+                unique.dedup();
+                if pick(&a) != pick(&b) || unique.len() != k {
+                    return Err(format!("row {r}: other values selected"));
+                }
+            }
+            return Ok(());
+        }
+        for r in 0..rows {
+            a[r * k..(r + 1) * k].sort_by(f64::total_cmp);
+            b[r * k..(r + 1) * k].sort_by(f64::total_cmp);
+        }
+        return if a == b { Ok(()) } else { Err("another set of indices".into()) };
+    }
+    if metric == "nmse_sorted" {
+        a.sort_by(f64::total_cmp);
+        b.sort_by(f64::total_cmp);
+    }
+    if tolerance == 0.0 {
+        let at = (0..a.len()).find(|i| a[*i] != b[*i] && !(a[*i].is_nan() && b[*i].is_nan()));
+        return at.map_or(Ok(()), |i| Err(format!("element {i}: {} instead of {}", b[i], a[i])));
+    }
+    let infinite = |x: f64| x.is_infinite() || x.abs() >= f64::from(f32::MAX);
+    let (mut error, mut norm) = (0.0, 0.0);
+    for (i, (x, y)) in a.iter().zip(&b).enumerate() {
+        if infinite(*x) || infinite(*y) {
+            if !(infinite(*x) && infinite(*y) && x.signum() == y.signum()) {
+                return Err(format!("element {i}: {y} instead of {x}"));
+            }
+            continue;
+        }
+        if y.is_nan() {
+            return Err(format!("element {i}: NaN instead of {x}"));
+        }
+        error += (x - y) * (x - y);
+        norm += x * x;
+    }
+    let nmse = if norm == 0.0 { if error == 0.0 { 0.0 } else { f64::INFINITY } } else { error / norm };
+    if nmse <= tolerance { Ok(()) } else { Err(format!("NMSE {nmse:.3e} over {tolerance:.0e}")) }
+}
+
+fn run(backend: &Backend, case: &Value, data: &[u8]) -> Result<(), String> {
+    let graph = build(case).map_err(|e| format!("build: {e}"))?;
+    let plan = wait(|done| backend.prepare(graph, Default::default(), done)).map_err(|e| format!("prepare: {e}"))?;
+    let mut first: Option<Vec<u8>> = None;
+    for _ in 0..3 {
+        let mut run = plan.start().map_err(|e| e.to_string())?;
+        for leaf in case["leaves"].as_array().unwrap() {
+            run.input(&format!("leaf_{}", leaf["id"]), bytes(data, &leaf["data"])).map_err(|e| e.to_string())?;
+        }
+        let result = wait(|done| run.submit(done)).map_err(|e| format!("run: {e}"))?;
+        let got = result.output("out").unwrap().to_vec();
+        match &first {
+            None => {
+                compare(case, data, &got)?;
+                first = Some(got);
+            }
+            Some(first) if *first != got => return Err("another run gives other bits".into()),
+            _ => {}
+        }
+    }
+    plan.dispose();
+    Ok(())
+}
+
+#[test]
+fn golden_cases() {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../__test__/golden");
+    let folder = std::env::var_os("CANN_NODE_GOLDEN").map_or(own, PathBuf::from);
+    let Ok(cases) = std::fs::read_to_string(folder.join("cases.jsonl")) else {
+        println!("skipped: no golden cases in {}", folder.display());
+        return;
+    };
+    let data = std::fs::read(folder.join("data.bin")).unwrap();
+    let only = std::env::var("CANN_NODE_GOLDEN_ONLY").unwrap_or_default();
+    let driver = DriverEntry {
+        api: Arc::new(acl_host::api()),
+        kind: DriverKind::Host,
+        prefix: "HOST",
+        description: None,
+    };
+    let registry = Arc::new(Registry::new(vec![driver]));
+    let backend = wait(|done| Backend::open(registry, OpenOptions::default(), done)).unwrap();
+    let mut table: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    let mut failures = Vec::new();
+    for line in cases.lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let name = case["name"].as_str().unwrap();
+        if !name.starts_with(&only) {
+            continue;
+        }
+        let row = table.entry(format!("{} {}", case["group"].as_str().unwrap(), case["op"].as_str().unwrap())).or_default();
+        match run(&backend, &case, &data) {
+            Ok(()) => row.0 += 1,
+            Err(error) => {
+                row.1 += 1;
+                failures.push(format!("{name} [{}]: {error}", case["params"].as_str().unwrap()));
+            }
+        }
+    }
+    failures.iter().for_each(|f| println!("{f}"));
+    table.iter().filter(|(_, (_, failed))| *failed > 0).for_each(|(op, (p, f))| println!("{op}: {p} passed, {f} failed"));
+    wait(|done| backend.close(done)).unwrap();
+    let passed: u32 = table.values().map(|r| r.0).sum();
+    println!("{passed} passed, {} failed", failures.len());
+    assert!(failures.is_empty());
+}
