@@ -14,7 +14,7 @@ use napi_derive::napi;
 use crate::buffer::{DeviceBuffer, HostBuffer};
 use crate::convert;
 use crate::device::{self, DeviceInfo};
-use crate::error::OrJs;
+use crate::error::{OrJs, to_js};
 use crate::event::Event;
 use crate::graph::Graph;
 use crate::plan::Plan;
@@ -55,11 +55,19 @@ pub struct BufferStats {
     pub bytes: f64,
 }
 
+/// Copies between devices, by how they went.
+#[napi(object, object_from_js = false)]
+pub struct CopyStats {
+    pub peer: f64,
+    pub staged: f64,
+}
+
 #[napi(object, object_from_js = false)]
 pub struct BackendStats {
     pub pool: PoolStats,
     pub queue: QueueStats,
     pub buffers: BufferStats,
+    pub copies: CopyStats,
 }
 
 #[napi]
@@ -148,7 +156,7 @@ impl Backend {
         names: Option<Vec<String>>,
         convert: Option<String>,
         cancel: &CancelToken,
-        progress: Option<weights::ProgressFn<'env>>,
+        #[napi(ts_arg_type = "((progress: LoadProgress) => void) | undefined | null")] progress: Option<weights::ProgressFn<'env>>,
     ) -> Result<Object<'env>> {
         weights::load(env, &self.inner, PathBuf::from(path), names, convert.as_deref(), &cancel.inner, progress)
     }
@@ -182,6 +190,11 @@ impl Backend {
     }
 
     #[napi(catch_unwind)]
+    pub fn supports_host_buffer(&self, buffer: &HostBuffer) -> bool {
+        buffer.inner.backend_id() == self.inner.id()
+    }
+
+    #[napi(catch_unwind)]
     pub fn alloc_size(env: &Env, dtype: String, ne: Vec<f64>) -> Result<f64> {
         let size = (|| Core::alloc_size(convert::dtype(&dtype, "spec.type")?, &convert::whole(&ne, "spec.ne")?))();
         Ok(size.or_js(env)? as f64)
@@ -190,7 +203,11 @@ impl Backend {
     #[napi(catch_unwind, ts_return_type = "Promise<Plan>")]
     pub fn prepare<'env>(&self, env: &'env Env, graph: &Graph, fallback: Option<&Backend>) -> Result<Object<'env>> {
         let snapshot = graph.inner.borrow().clone();
-        let options = PrepareOptions { fallback: fallback.map(|backend| backend.inner.clone()) };
+        if fallback.is_some() {
+            let reason = "plans that run on two backends do not exist yet".to_owned();
+            return Err(to_js(env, &Error::Unsupported { what: "options.fallback".to_owned(), reason }));
+        }
+        let options = PrepareOptions::default();
         promise(env, |done| self.inner.prepare(snapshot, options, done), |_, inner| Ok(Plan { inner }))
     }
 
@@ -233,6 +250,7 @@ impl Backend {
                 completed: stats.queue.completed as f64,
             },
             buffers: BufferStats { count: stats.buffers.count as f64, bytes: stats.buffers.bytes as f64 },
+            copies: CopyStats { peer: stats.copies.peer as f64, staged: stats.copies.staged as f64 },
         }
     }
 

@@ -1,7 +1,7 @@
 //! Raw memory: on the device, and pinned on the host.
 
 use cann_backend::buffer::{DeviceBuffer as CoreDevice, HostBuffer as CoreHost};
-use napi::bindgen_prelude::{BufferSlice, Object};
+use napi::bindgen_prelude::{Object, Uint8ArraySlice};
 use napi::{Env, Result};
 use napi_derive::napi;
 
@@ -70,10 +70,13 @@ impl HostBuffer {
         self.inner.write(data, offset).or_js(env)
     }
 
+    /// A copy, in memory that V8 owns.
     #[napi(catch_unwind)]
-    pub fn read_into(&self, env: &Env, mut dst: BufferSlice, offset: f64) -> Result<()> {
+    pub fn read<'env>(&self, env: &'env Env, offset: f64, size: f64) -> Result<Uint8ArraySlice<'env>> {
         let offset = convert::bytes(offset, "offset").or_js(env)?;
-        self.inner.read(&mut dst, offset).or_js(env)
+        let size = convert::bytes(size, "size").or_js(env)?;
+        let data = self.inner.read(offset, size).or_js(env)?;
+        Uint8ArraySlice::copy_from(env, data)
     }
 
     #[napi(catch_unwind)]

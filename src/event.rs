@@ -5,7 +5,6 @@ use napi::bindgen_prelude::Object;
 use napi::{Env, Result};
 use napi_derive::napi;
 
-use crate::error::OrJs;
 use crate::promise::promise_unit;
 
 #[napi]
@@ -16,8 +15,13 @@ pub struct Event {
 #[napi]
 impl Event {
     #[napi(catch_unwind)]
-    pub fn query(&self, env: &Env) -> Result<bool> {
-        self.inner.query().or_js(env)
+    pub fn query(&self) -> bool {
+        self.inner.query()
+    }
+
+    #[napi(getter, catch_unwind)]
+    pub fn disposed(&self) -> bool {
+        self.inner.is_disposed()
     }
 
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]

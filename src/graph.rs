@@ -103,6 +103,12 @@ impl Graph {
         self.inner.borrow_mut().output(&name, NodeId(node)).or_js(env)
     }
 
+    /// A copy of the graph as it is now.
+    #[napi(catch_unwind)]
+    pub fn snapshot(&self) -> Graph {
+        Graph { inner: RefCell::new(self.inner.borrow().clone()) }
+    }
+
     #[napi(catch_unwind)]
     pub fn to_dot(&self) -> String {
         self.inner.borrow().to_dot()

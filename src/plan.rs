@@ -69,13 +69,13 @@ impl Plan {
 
     #[napi(catch_unwind)]
     pub fn report(&self) -> Vec<ReportRow> {
-        let rows = self.inner.report().into_iter();
+        let rows = self.inner.report().iter();
         rows.map(|row| ReportRow {
-            node: row.node,
-            op: row.op,
-            device: row.device,
-            calls: row.calls,
-            note: nullable(row.note),
+            node: row.node.clone(),
+            op: row.op.clone(),
+            device: row.device.clone(),
+            calls: row.calls.clone(),
+            note: nullable(row.note.clone()),
         })
         .collect()
     }

@@ -1,0 +1,213 @@
+'use strict'
+
+const { abortable } = require('./abort.js')
+const { native } = require('./binding.js')
+const check = require('./check.js')
+const { invalid, settle } = require('./errors.js')
+const { Handle, backendOf, make, nativeOf } = require('./handle.js')
+const { DeviceBuffer, HostBuffer } = require('./buffers.js')
+const { Event } = require('./event.js')
+const { Graph, GraphTensor } = require('./graph.js')
+const { Plan } = require('./plan.js')
+const { Tensor } = require('./tensor.js')
+const { Turns } = require('./turns.js')
+const { Weights } = require('./weights.js')
+
+const POOLS = ['auto', 'vmm', 'buffer', 'priority', 'legacy']
+const CONVERSIONS = ['auto', 'f16', 'q8_0', 'never']
+
+class Backend extends Handle {
+  static shown = ['name', 'closed']
+  #turns = new Turns()
+  #device
+  #closing
+
+  static async open(options) {
+    const { device, pool, asyncMode, threads } = check.options(options, ['device', 'pool', 'asyncMode', 'threads'])
+    if (device !== undefined && typeof device !== 'string') check.size(device, 'options.device')
+    if (pool !== undefined) check.oneOf(pool, POOLS, 'options.pool')
+    if (asyncMode !== undefined) check.boolean(asyncMode, 'options.asyncMode')
+    if (threads !== undefined) check.size(threads, 'options.threads', 1)
+    return make(Backend, await settle(native().Backend.open({ device, pool, asyncMode, threads })))
+  }
+
+  get name() {
+    return nativeOf(this).name
+  }
+
+  get guid() {
+    return nativeOf(this).guid
+  }
+
+  get device() {
+    return (this.#device ??= nativeOf(this).device)
+  }
+
+  /** The order of calls; not for users. */
+  get turns() {
+    return this.#turns
+  }
+
+  get closed() {
+    return this.#closing !== undefined || nativeOf(this).closed
+  }
+
+  async allocBuffer(size) {
+    check.size(size, 'size')
+    return make(DeviceBuffer, await this.#call((backend) => backend.allocBuffer(size)), this)
+  }
+
+  async allocHostBuffer(size) {
+    check.size(size, 'size')
+    return make(HostBuffer, await this.#call((backend) => backend.allocHostBuffer(size)), this)
+  }
+
+  async createTensor(spec) {
+    const { type, ne, name, buffer, offset } = check.options(spec ?? null, ['type', 'ne', 'name', 'buffer', 'offset'], 'spec')
+    check.string(type, 'spec.type')
+    check.extents(ne, 'spec.ne')
+    if (name !== undefined) check.string(name, 'spec.name')
+    if (buffer !== undefined) check.instance(buffer, DeviceBuffer, 'spec.buffer')
+    if (offset !== undefined) check.size(offset, 'spec.offset')
+    if (offset && buffer === undefined) throw invalid('DeviceBuffer when spec.offset is given', 'spec.buffer', buffer)
+    const place = buffer && nativeOf(buffer)
+    return make(Tensor, await this.#call((backend) => backend.createTensor(type, ne, name, place, offset)), this)
+  }
+
+  async loadWeights(path, options) {
+    check.string(path, 'path')
+    const { onProgress, signal, filter, convert } = check.options(options, ['onProgress', 'signal', 'filter', 'convert'])
+    if (onProgress !== undefined) check.fn(onProgress, 'options.onProgress')
+    if (signal !== undefined) check.signal(signal)
+    if (filter !== undefined) check.fn(filter, 'options.filter')
+    if (convert !== undefined) check.oneOf(convert, CONVERSIONS, 'options.convert')
+    let open = true
+    let last
+    // A report may come after the promise has settled: it is dropped, and the last one is made here.
+    const report = onProgress && ((progress) => open && onProgress((last = progress)))
+    const start = async (token = new (native().CancelToken)()) => {
+      const names = filter && (await namesOf(path)).filter((name) => filter(name))
+      if (signal?.aborted) throw signal.reason
+      return settle(nativeOf(this).loadWeights(path, names, convert, token, report))
+    }
+    const stop = () => {
+      open = false
+    }
+    signal?.addEventListener('abort', stop, { once: true })
+    try {
+      const loaded = await abortable(signal, start, (late) => late.dispose())
+      if (open && last !== undefined && last.bytesDone < last.bytesTotal) onProgress({ ...last, bytesDone: last.bytesTotal })
+      return make(Weights, loaded, this)
+    } finally {
+      stop()
+      signal?.removeEventListener('abort', stop)
+    }
+  }
+
+  async copy(src, dst) {
+    check.instance(src, Tensor, 'src')
+    check.instance(dst, Tensor, 'dst')
+    const from = backendOf(src)
+    // What was called on the source's backend before has to be handed over first.
+    if (from !== this && from.turns.busy) await from.turns.call(async () => {})
+    await this.#call((backend) => backend.copy(nativeOf(src), nativeOf(dst)))
+  }
+
+  supportsOp(node) {
+    const { graph, id } = place(node)
+    return nativeOf(this).supportsOp(graph, id)
+  }
+
+  explainOp(node) {
+    const { graph, id } = place(node)
+    return nativeOf(this).explainOp(graph, id)
+  }
+
+  offloadOp(node) {
+    const { graph, id } = place(node)
+    return nativeOf(this).offloadOp(graph, id)
+  }
+
+  supportsBuffer(buffer) {
+    if (buffer instanceof HostBuffer) return nativeOf(this).supportsHostBuffer(nativeOf(buffer))
+    check.instance(buffer, DeviceBuffer, 'buffer')
+    return nativeOf(this).supportsBuffer(nativeOf(buffer))
+  }
+
+  allocSize(spec) {
+    const { type, ne } = check.object(spec, 'spec')
+    return native().Backend.allocSize(check.string(type, 'spec.type'), check.extents(ne, 'spec.ne'))
+  }
+
+  async prepare(graph, options) {
+    check.instance(graph, Graph, 'graph')
+    const { fallback } = check.options(options, ['fallback'])
+    if (fallback !== undefined) check.instance(fallback, Backend, 'options.fallback')
+    // The snapshot is taken now, whenever it is this call's turn.
+    const snapshot = Graph.native(graph).snapshot()
+    const other = fallback && nativeOf(fallback)
+    return make(Plan, await this.#call((backend) => backend.prepare(snapshot, other)), this)
+  }
+
+  async createEvent() {
+    return make(Event, await this.#call((backend) => backend.createEvent()), this)
+  }
+
+  async record(event) {
+    check.instance(event, Event, 'event')
+    await this.#call((backend) => backend.record(nativeOf(event)))
+  }
+
+  async wait(event) {
+    check.instance(event, Event, 'event')
+    const from = backendOf(event)
+    if (from !== this && from.turns.busy) await from.turns.call(async () => {})
+    await this.#call((backend) => backend.wait(nativeOf(event)))
+  }
+
+  async synchronize() {
+    await this.#call((backend) => backend.synchronize())
+  }
+
+  stats() {
+    return nativeOf(this).stats()
+  }
+
+  close() {
+    return (this.#closing ??= this.#call((backend) => backend.close()))
+  }
+
+  dispose() {
+    // Errors of closing are for those who await close().
+    this.close().catch(() => {})
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.close()
+  }
+
+  async #call(submit) {
+    return settle(this.#turns.call(() => submit(nativeOf(this))))
+  }
+}
+
+function place(node) {
+  check.instance(node, GraphTensor, 'node')
+  const { graph, id } = GraphTensor.place(node)
+  return { graph: Graph.native(graph), id }
+}
+
+async function namesOf(path) {
+  const file = await native().readGguf(path)
+  return file.tensors().map((tensor) => tensor.name)
+}
+
+async function listDevices() {
+  return settle(native().listDevices())
+}
+
+async function driverReport() {
+  return settle(native().driverReport())
+}
+
+module.exports = { Backend, listDevices, driverReport }

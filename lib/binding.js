@@ -1,0 +1,26 @@
+'use strict'
+
+// The addon, opened at first use: importing the package neither fails nor costs anything where it is never called.
+
+const { CannError, fromNative } = require('./errors.js')
+const { load } = require('../native.js')
+
+let binding
+
+/** The addon. Throws ERR_LOAD with the whole story when it cannot be opened. */
+function native() {
+  if (binding === undefined) {
+    let opened
+    try {
+      opened = load()
+    } catch (error) {
+      const { hint, attempts } = error
+      throw new CannError('ERR_LOAD', error.message, { hint, attempts }, { cause: error.cause })
+    }
+    opened.init(fromNative)
+    binding = opened
+  }
+  return binding
+}
+
+module.exports = { native }

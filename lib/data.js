@@ -1,0 +1,69 @@
+'use strict'
+
+// Typed arrays and bytes. Memory is always V8's: native code copies into it or out of it while a call runs.
+
+const { types } = require('node:util')
+const { invalid } = require('./errors.js')
+
+const ARRAYS = {
+  f32: Float32Array,
+  f64: Float64Array,
+  f16: Uint16Array,
+  bf16: Uint16Array,
+  i8: Int8Array,
+  i16: Int16Array,
+  i32: Int32Array,
+  i64: BigInt64Array,
+}
+
+/** The class that holds data of a dtype; ggml's blocks are bytes. */
+const arrayOf = (dtype) => ARRAYS[dtype] ?? Uint8Array
+
+/** A Uint8Array over the memory of a view. */
+const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength)
+
+function accepts(dtype, data) {
+  if (types.isAnyArrayBuffer(data)) return true
+  const Class = arrayOf(dtype)
+  if (data instanceof Class) return true
+  // Another realm's array has the same tag.
+  const tag = ArrayBuffer.isView(data) ? data[Symbol.toStringTag] : undefined
+  return tag === Class.name || (dtype === 'f16' && tag === 'Float16Array')
+}
+
+/** The bytes of `data`, which must suit `dtype`. They alias the caller's memory, except for shared memory, which is copied. */
+function toBytes(data, dtype, name) {
+  if (!accepts(dtype, data)) throw invalid(`${arrayOf(dtype).name} or ArrayBuffer (${dtype})`, name, data)
+  const view = ArrayBuffer.isView(data) ? bytesOf(data) : new Uint8Array(data)
+  // Another thread may write shared memory while native code reads it.
+  return types.isSharedArrayBuffer(view.buffer) ? new Uint8Array(view) : view
+}
+
+/** Bytes of any view or buffer, whatever its element type. */
+function rawBytes(data, name) {
+  if (types.isAnyArrayBuffer(data)) return toBytes(data, 'i8', name)
+  if (!ArrayBuffer.isView(data)) throw invalid('TypedArray or ArrayBuffer', name, data)
+  const view = bytesOf(data)
+  return types.isSharedArrayBuffer(view.buffer) ? new Uint8Array(view) : view
+}
+
+/** New memory for `nbytes` of a dtype. */
+function allocate(dtype, nbytes, name = 'size') {
+  const Class = arrayOf(dtype)
+  if (nbytes % Class.BYTES_PER_ELEMENT !== 0) {
+    throw invalid(`multiple of ${Class.BYTES_PER_ELEMENT} bytes (${dtype})`, name, nbytes)
+  }
+  return new Class(nbytes / Class.BYTES_PER_ELEMENT)
+}
+
+/** A Buffer over a typed array, which native code can fill. */
+const fillable = (view) => Buffer.from(view.buffer, view.byteOffset, view.byteLength)
+
+/** Refuses an array that results cannot be read into. */
+function checkTarget(target, dtype, name) {
+  if (!ArrayBuffer.isView(target) || !accepts(dtype, target)) throw invalid(`${arrayOf(dtype).name} (${dtype})`, name, target)
+  if (types.isSharedArrayBuffer(target.buffer)) throw invalid('memory that is not shared', name, target)
+  return target
+}
+
+module.exports = { arrayOf, toBytes, rawBytes, allocate, fillable, checkTarget }

@@ -1,0 +1,16 @@
+'use strict'
+
+const { settle } = require('./errors.js')
+const { Handle, nativeOf, backendOf } = require('./handle.js')
+
+class Event extends Handle {
+  query() {
+    return nativeOf(this).query()
+  }
+
+  async synchronize() {
+    await settle(backendOf(this).turns.call(() => nativeOf(this).synchronize()))
+  }
+}
+
+module.exports = { Event }

@@ -1,0 +1,189 @@
+'use strict'
+
+const { native } = require('./binding.js')
+const check = require('./check.js')
+const { invalid } = require('./errors.js')
+const { nativeOf } = require('./handle.js')
+const { Tensor } = require('./tensor.js')
+const OPS = require('./ops.js')
+
+const KEY = Symbol('cann-node')
+
+/** A node. What it looks like is asked of the graph once. */
+class GraphTensor {
+  #graph
+  #id
+  #info
+
+  constructor(key, graph, id) {
+    if (key !== KEY) throw new TypeError('GraphTensor objects are made by a Graph, not by new')
+    this.#graph = graph
+    this.#id = id
+  }
+
+  static place(node) {
+    return { graph: node.#graph, id: node.#id }
+  }
+
+  #look() {
+    return (this.#info ??= Graph.native(this.#graph).info(this.#id))
+  }
+
+  get name() {
+    return this.#look().name
+  }
+
+  get op() {
+    return this.#look().op
+  }
+
+  get type() {
+    return this.#look().type
+  }
+
+  get ne() {
+    return [...this.#look().ne]
+  }
+
+  get nb() {
+    return [...this.#look().nb]
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
+    const { name, op, type, ne } = this
+    return `GraphTensor ${inspect({ name, op, type, ne }, options)}`
+  }
+}
+
+class Graph {
+  #native = new (native().Graph)()
+  #nodes = []
+
+  static native(graph) {
+    return graph.#native
+  }
+
+  input(name, type, ne) {
+    check.string(name, 'name')
+    check.string(type, 'type')
+    check.extents(ne, 'ne')
+    return this.#node(this.#native.input(name, type, ne))
+  }
+
+  tensor(t) {
+    check.instance(t, Tensor, 't')
+    return this.#node(this.#native.tensor(nativeOf(t)))
+  }
+
+  op(op, src, params, result) {
+    check.string(op, 'op')
+    if (!Array.isArray(src)) throw invalid('array of GraphTensor or null', 'src', src)
+    const ids = src.map((node, i) => (node === null || node === undefined ? -1 : this.#idOf(node, `src[${i}]`)))
+    return this.#node(this.#native.op(op, ids, params && checkParams(params), result && checkResult(result)))
+  }
+
+  output(name, t) {
+    check.string(name, 'name')
+    this.#native.output(name, this.#idOf(t, 't'))
+  }
+
+  get nodes() {
+    return [...this.#nodes]
+  }
+
+  toDot() {
+    return this.#native.toDot()
+  }
+
+  // Views: extents and strides are arguments here, not options.
+
+  view(x, ne, nb, offset = 0) {
+    check.extents(ne, 'ne')
+    check.size(offset, 'offset')
+    return this.op('VIEW', [x], { offset }, nb === undefined || nb === null ? { ne } : { ne, nb })
+  }
+
+  reshape(x, ne) {
+    return this.op('RESHAPE', [x], undefined, { ne: check.extents(ne, 'ne') })
+  }
+
+  permute(x, ...axes) {
+    return this.op('PERMUTE', [x], { axes: Array.isArray(axes[0]) ? axes[0] : axes })
+  }
+
+  #node(id) {
+    const node = new GraphTensor(KEY, this, id)
+    this.#nodes.push(node)
+    return node
+  }
+
+  #idOf(node, name) {
+    check.instance(node, GraphTensor, name)
+    const { graph, id } = GraphTensor.place(node)
+    if (graph !== this) throw invalid('GraphTensor of this graph', name, node)
+    return id
+  }
+}
+
+function checkParams(params) {
+  for (const [name, value] of Object.entries(check.object(params, 'params'))) {
+    const numbers = Array.isArray(value) && value.every((item) => typeof item === 'number')
+    if (!numbers && !['number', 'boolean', 'string'].includes(typeof value)) {
+      throw invalid('number, boolean, string or array of numbers', `params.${name}`, value)
+    }
+  }
+  return params
+}
+
+function checkResult(result) {
+  const { type, ne, nb } = check.options(result, ['type', 'ne', 'nb'], 'result')
+  if (type !== undefined) check.string(type, 'result.type')
+  if (ne !== undefined) check.extents(ne, 'result.ne')
+  if (nb !== undefined) check.extents(nb, 'result.nb')
+  return { type, ne, nb }
+}
+
+/** The call of a typed method: sources in order, then an options object with parameters (and optional sources by name). */
+function typedCall(row, args) {
+  const { op, sources, params } = row
+  const src = []
+  let at = 0
+  while (at < sources.length && at < args.length) {
+    const value = args[at]
+    if (!(value instanceof GraphTensor) && value !== null && value !== undefined) break
+    src.push(value ?? null)
+    at += 1
+  }
+  const options = args[at] ?? {}
+  if (at < args.length - 1 || typeof options !== 'object' || Array.isArray(options)) {
+    throw invalid(at < sources.length ? 'GraphTensor or options object' : 'options object', sources[at] ?? 'options', args[at])
+  }
+  const given = {}
+  const result = {}
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined) continue
+    const source = sources.indexOf(name)
+    if (Object.hasOwn(params, name)) given[params[name]] = value
+    else if (source >= 0) {
+      while (src.length < source) src.push(null)
+      src[source] = value
+    } else if (name === 'type' || name === 'ne' || name === 'nb') result[name] = value
+    else {
+      const known = [...Object.keys(params), ...sources.slice(row.required)]
+      throw invalid(known.length ? `one of ${known.join(', ')}` : 'no options', `a name in the options of ${op}`, name)
+    }
+  }
+  return [op, src, given, Object.keys(result).length ? result : undefined]
+}
+
+for (const row of OPS) {
+  if (Object.hasOwn(Graph.prototype, row.method)) continue
+  const method = {
+    [row.method](...args) {
+      return this.op(...typedCall(row, args))
+    },
+  }[row.method]
+  Object.defineProperty(Graph.prototype, row.method, { value: method, writable: true, configurable: true })
+}
+
+module.exports = { Graph, GraphTensor }

@@ -1,0 +1,53 @@
+'use strict'
+
+// What every class of the package has: a native object that users cannot reach, the backend whose order it keeps, and
+// disposal in three spellings.
+
+const { inspect } = require('node:util')
+
+const KEY = Symbol('cann-node')
+
+class Handle {
+  #native
+  #backend
+
+  constructor(key, native, backend) {
+    if (key !== KEY) throw new TypeError(`${new.target.name} objects are made by the package, not by new`)
+    this.#native = native
+    this.#backend = backend
+  }
+
+  static native(handle) {
+    return handle.#native
+  }
+
+  static backend(handle) {
+    return handle.#backend
+  }
+
+  /** Marks at once; memory goes back when the last task that uses it is past. */
+  dispose() {
+    this.#native.dispose();
+  }
+
+  [Symbol.dispose]() {
+    this.dispose()
+  }
+
+  /** As dispose(), and resolves when the memory has gone back. */
+  async [Symbol.asyncDispose]() {
+    this.dispose()
+    if (this.#backend !== undefined && !this.#backend.closed) await this.#backend.synchronize()
+  }
+
+  [inspect.custom](depth, options) {
+    const shown = {}
+    for (const name of this.constructor.shown ?? []) shown[name] = this[name]
+    return `${this.constructor.name} ${inspect(shown, { ...options, depth: 1 })}`
+  }
+}
+
+/** Handles whose memory the last `dispose` of a closing backend takes are made with this. */
+const make = (Class, native, backend) => new Class(KEY, native, backend)
+
+module.exports = { Handle, make, nativeOf: Handle.native, backendOf: Handle.backend }

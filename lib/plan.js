@@ -1,0 +1,148 @@
+'use strict'
+
+const { abortable } = require('./abort.js')
+const check = require('./check.js')
+const { invalid, settle } = require('./errors.js')
+const { allocate, checkTarget, fillable, toBytes } = require('./data.js')
+const { Handle, backendOf, nativeOf } = require('./handle.js')
+const { Tensor } = require('./tensor.js')
+
+const list = (names) => (names.length ? names.map((name) => `'${name}'`).join(', ') : 'none')
+
+class Plan extends Handle {
+  static shown = ['inputs', 'outputs', 'scratchBytes']
+  #inputs
+  #outputs
+
+  get scratchBytes() {
+    return nativeOf(this).scratchBytes
+  }
+
+  get inputs() {
+    return [...this.#inputPorts().keys()]
+  }
+
+  get outputs() {
+    return [...this.#outputPorts().keys()]
+  }
+
+  #inputPorts() {
+    const plan = nativeOf(this)
+    return (this.#inputs ??= new Map(plan.inputs.map((name) => [name, plan.inputInfo(name)])))
+  }
+
+  #outputPorts() {
+    const plan = nativeOf(this)
+    return (this.#outputs ??= new Map(plan.outputs.map((name) => [name, plan.outputInfo(name)])))
+  }
+
+  async run(inputs = {}, options) {
+    check.object(inputs, 'inputs')
+    const { signal, outputs, into = {}, outputTo = {}, trace = false } = check.options(options, [
+      'signal',
+      'outputs',
+      'into',
+      'outputTo',
+      'trace',
+    ])
+    if (signal !== undefined) check.signal(signal)
+    check.boolean(trace, 'options.trace')
+    check.object(into, 'options.into')
+    check.object(outputTo, 'options.outputTo')
+    const targets = this.#targets(outputs, into, outputTo)
+    if (signal?.aborted) throw signal.reason
+
+    const run = nativeOf(this).start()
+    try {
+      this.#giveInputs(run, inputs)
+      run.outputs([...targets.keys()])
+      for (const [name, tensor] of Object.entries(outputTo)) run.outputTo(name, nativeOf(tensor))
+      if (trace) run.trace(true)
+    } catch (error) {
+      run.abandon()
+      throw error
+    }
+    const { turns } = backendOf(this)
+    const submit = async (token) => {
+      if (token !== undefined) run.cancel(token)
+      const output = await settle(turns.call(() => run.submit()))
+      try {
+        return this.#collect(output, targets)
+      } finally {
+        output.release()
+      }
+    }
+    return abortable(signal, submit)
+  }
+
+  /** What is read back: name to the caller's array, or null for a new one. */
+  #targets(outputs, into, outputTo) {
+    const ports = this.#outputPorts()
+    const known = (name, where) => {
+      if (!ports.has(name)) throw invalid(`an output (${list([...ports.keys()])})`, where, name)
+    }
+    if (outputs !== undefined) check.strings(outputs, 'options.outputs')
+    for (const [name, tensor] of Object.entries(outputTo)) {
+      known(name, 'a name in options.outputTo')
+      check.instance(tensor, Tensor, `options.outputTo.${name}`)
+    }
+    const targets = new Map()
+    for (const name of outputs ?? ports.keys()) {
+      known(name, 'a name in options.outputs')
+      if (outputs !== undefined || !Object.hasOwn(outputTo, name)) targets.set(name, null)
+    }
+    for (const [name, target] of Object.entries(into)) {
+      known(name, 'a name in options.into')
+      const { type, nbytes } = ports.get(name)
+      checkTarget(target, type, `options.into.${name}`)
+      if (target.byteLength !== nbytes) throw invalid(`array of ${nbytes} bytes`, `options.into.${name}`, target)
+      targets.set(name, target)
+    }
+    return targets
+  }
+
+  #giveInputs(run, inputs) {
+    const ports = this.#inputPorts()
+    for (const name of Object.keys(inputs)) {
+      if (!ports.has(name)) throw invalid(`an input (${list([...ports.keys()])})`, 'a name in inputs', name)
+    }
+    for (const [name, { type, ne, nbytes }] of ports) {
+      const value = inputs[name]
+      // One that nothing depends on may be left out; the plan knows and says which is missing.
+      if (value === undefined) continue
+      if (value instanceof Tensor) {
+        run.inputTensor(name, nativeOf(value))
+        continue
+      }
+      const bytes = toBytes(value, type, `inputs.${name}`)
+      if (bytes.byteLength !== nbytes) {
+        throw invalid(`${nbytes} bytes (${type} ${ne.join(' × ')})`, `inputs.${name}`, value)
+      }
+      run.input(name, bytes)
+    }
+  }
+
+  #collect(output, targets) {
+    const ports = this.#outputPorts()
+    const results = []
+    for (const [name, given] of targets) {
+      const { type, nbytes } = ports.get(name)
+      const target = given ?? allocate(type, nbytes)
+      if (!output.copy(name, fillable(target))) {
+        throw invalid('memory that stays attached until the run is over', `options.into.${name}`, target)
+      }
+      results.push([name, target])
+    }
+    return Object.fromEntries(results)
+  }
+
+  report() {
+    return nativeOf(this).report()
+  }
+
+  trace() {
+    return nativeOf(this).trace()
+  }
+}
+
+module.exports = { Plan }

@@ -1,0 +1,34 @@
+'use strict'
+
+// The order of calls on one backend. Native calls are queued in the order they are made, so usually there is nothing to do.
+// Only a large write takes several turns of the event loop to hand over; what is called meanwhile waits for its turn.
+
+const nothing = () => {}
+
+class Turns {
+  /** Settles when the calls before have been handed over; null when there is none to wait for. */
+  #last = null
+
+  get busy() {
+    return this.#last !== null
+  }
+
+  /** Calls `submit` when all earlier calls were handed over: at once, as a rule. Resolves to what it resolves to. */
+  call(submit) {
+    if (this.#last === null) return submit()
+    return this.hold(async () => [submit()]).then(([result]) => result)
+  }
+
+  /** Runs `handOver` in its turn; later calls wait until it has settled. */
+  hold(handOver) {
+    const turn = this.#last === null ? handOver() : this.#last.then(handOver)
+    const last = turn.then(nothing, nothing)
+    this.#last = last
+    last.then(() => {
+      if (this.#last === last) this.#last = null
+    })
+    return turn
+  }
+}
+
+module.exports = { Turns }
