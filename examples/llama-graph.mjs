@@ -16,12 +16,16 @@ import { Backend, Graph } from 'cann-node'
 const KV_BUCKET = 256
 /** Longest run of prompt tokens that goes through one plan. */
 const MAX_BATCH = 512
+/** A token that steers (end of text and the like) and has no text, in tokenizer.ggml.token_type. */
+const CONTROL = 3
 
 export class Llama {
   #backend
   #weights
   #plans = new Map()
   #caches = []
+  #pieces
+  #kinds
 
   /** Uploads the weights and makes the cache. `context` is the most tokens a sequence may have. */
   static async load(backend, path, { context = 2048, cacheType = 'f16', ...loadOptions } = {}) {
@@ -172,14 +176,15 @@ export class Llama {
 
   /** Text of token ids, through the vocabulary of the GGUF file (byte-level BPE as GPT-2 has it). */
   detokenize(ids) {
-    this.tokens ??= this.#weights.metadata['tokenizer.ggml.tokens']
-    this.kinds ??= this.#weights.metadata['tokenizer.ggml.token_type']
-    const bytes = []
-    for (const id of ids) {
-      if (this.kinds?.[id] === 3) continue // control tokens have no text
-      for (const char of this.tokens[id]) bytes.push(...(byteOf.has(char) ? [byteOf.get(char)] : Buffer.from(char)))
-    }
-    return Buffer.from(bytes).toString('utf8')
+    return Buffer.concat(ids.map((id) => this.tokenBytes(id))).toString('utf8')
+  }
+
+  /** The bytes of one token: a character may be spread over several tokens. */
+  tokenBytes(id) {
+    this.#pieces ??= this.#weights.metadata['tokenizer.ggml.tokens']
+    this.#kinds ??= this.#weights.metadata['tokenizer.ggml.token_type'] ?? []
+    if (this.#kinds[id] === CONTROL) return Buffer.alloc(0)
+    return Buffer.concat([...this.#pieces[id]].map((char) => (byteOf.has(char) ? Buffer.of(byteOf.get(char)) : Buffer.from(char))))
   }
 
   get weights() {

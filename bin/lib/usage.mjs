@@ -1,0 +1,2 @@
+/** What the caller did wrong on the command line. */
+export class UsageError extends Error {}
