@@ -73,7 +73,7 @@ export declare class Graph {
   input(name: string, dtype: string, ne: Array<number>): number
   tensor(tensor: Tensor): number
   /** `src` holds node numbers; -1 is none. */
-  op(op: string, src: Array<number>, params?: Record<string, ParamValue> | undefined | null, result?: ResultOptions | undefined | null): number
+  op(op: string, src: Array<number>, params?: Record<string, number | boolean | string | number[]> | undefined | null, result?: ResultOptions | undefined | null): number
   output(name: string, node: number): void
   /** A copy of the graph as it is now. */
   snapshot(): Graph

@@ -9,353 +9,640 @@ export interface ResultOptions {
   nb?: number[]
 }
 
+/** Parameters of ACC. */
+export interface AccOptions extends ResultOptions {
+  /** byte stride of the window's rows; 0 for a's (default 0) */
+  nb1?: number
+  /** byte stride of the window's planes; 0 for a's (default 0) */
+  nb2?: number
+  /** byte stride of the window's batches; 0 for a's (default 0) */
+  nb3?: number
+  /** byte offset of the window (default 0) */
+  offset?: number
+  /** whether the result is the memory of a (default false) */
+  inplace?: boolean
+}
+
+/** Parameters of CLAMP. */
+export interface ClampOptions extends ResultOptions {
+  /** lower bound (default -inf) */
+  min?: number
+  /** upper bound (default inf) */
+  max?: number
+}
+
+/** Parameters of DIAG_MASK_INF. */
+export interface DiagMaskInfOptions extends ResultOptions {
+  /** columns before the diagonal (default 0) */
+  nPast?: number
+}
+
+/** Parameters of FLASH_ATTN_EXT. */
+export interface FlashAttnExtOptions extends ResultOptions {
+  /** factor of the products of q and k (default 1) */
+  scale?: number
+  /** largest ALiBi exponent; 0 for no slopes (default 0) */
+  maxBias?: number
+  /** c in c tanh(logit / c), before the mask; 0 for none (default 0) */
+  logitSoftcap?: number
+  /** 'default' or 'f32'; products here are always f32 (default 'default') */
+  prec?: string
+}
+
+/** Parameters of GEGLU. */
+export interface GegluOptions extends ResultOptions {
+  /** with one source: the function takes the second half (default false) */
+  swapped?: boolean
+}
+
+/** Parameters of GEGLU_ERF. */
+export interface GegluErfOptions extends ResultOptions {
+  /** with one source: the function takes the second half (default false) */
+  swapped?: boolean
+}
+
+/** Parameters of GEGLU_QUICK. */
+export interface GegluQuickOptions extends ResultOptions {
+  /** with one source: the function takes the second half (default false) */
+  swapped?: boolean
+}
+
+/** Parameters of GROUP_NORM. */
+export interface GroupNormOptions extends ResultOptions {
+  /** groups that ne2 is divided into */
+  nGroups: number
+  /** added to the variance (default 0.000001) */
+  eps?: number
+}
+
+/** Parameters of L2_NORM. */
+export interface L2NormOptions extends ResultOptions {
+  /** least divisor (default 0.00001) */
+  eps?: number
+}
+
+/** Parameters of LEAKY_RELU. */
+export interface LeakyReluOptions extends ResultOptions {
+  /** slope for x < 0 (default 0.01) */
+  negativeSlope?: number
+}
+
+/** Parameters of MUL_MAT. */
+export interface MulMatOptions extends ResultOptions {
+  /** 'default' or 'f32'; products here are always f32 (default 'default') */
+  prec?: string
+  /** ggml's remark about a; not used (default 0) */
+  hint?: number
+}
+
+/** Parameters of MUL_MAT_ID. */
+export interface MulMatIdOptions extends ResultOptions {
+  /** 'default' or 'f32'; products here are always f32 (default 'default') */
+  prec?: string
+}
+
+/** Parameters of NORM. */
+export interface NormOptions extends ResultOptions {
+  /** added to the mean square or variance (default 0.00001) */
+  eps?: number
+}
+
+/** Parameters of REGLU. */
+export interface RegluOptions extends ResultOptions {
+  /** with one source: the function takes the second half (default false) */
+  swapped?: boolean
+}
+
+/** Parameters of RMS_NORM. */
+export interface RmsNormOptions extends ResultOptions {
+  /** added to the mean square or variance (default 0.00001) */
+  eps?: number
+}
+
+/** Parameters of ROPE. */
+export interface RopeOptions extends ResultOptions {
+  /** rotated dimensions of a row; 0 for all (default 0) */
+  nDims?: number
+  /** 0 normal, 2 neox, 8 mrope, 24 vision, 40 imrope (default 0) */
+  mode?: number
+  /** the mode by name, instead of its number (default '') */
+  modeName?: string
+  /** context length of training, for YaRN (default 0) */
+  nCtxOrig?: number
+  /** base of the frequencies (default 10000) */
+  freqBase?: number
+  /** factor of the angles (default 1) */
+  freqScale?: number
+  /** share of YaRN's extrapolation; 0 for none (default 0) */
+  extFactor?: number
+  /** factor of the result (default 1) */
+  attnFactor?: number
+  /** YaRN's upper number of rotations (default 32) */
+  betaFast?: number
+  /** YaRN's lower number of rotations (default 1) */
+  betaSlow?: number
+  /** pairs for each of the four position streams (mrope, vision, imrope) (default [0.0, 0.0, 0.0, 0.0]) */
+  sections?: number[]
+  /** first rotated dimension (default 0) */
+  nOffs?: number
+}
+
+/** Parameters of SCALE. */
+export interface ScaleOptions extends ResultOptions {
+  /** factor (default 1) */
+  s?: number
+  /** bias (default 0) */
+  b?: number
+}
+
+/** Parameters of SET. */
+export interface SetOptions extends ResultOptions {
+  /** byte stride of the window's rows; 0 for a's (default 0) */
+  nb1?: number
+  /** byte stride of the window's planes; 0 for a's (default 0) */
+  nb2?: number
+  /** byte stride of the window's batches; 0 for a's (default 0) */
+  nb3?: number
+  /** byte offset of the window (default 0) */
+  offset?: number
+  /** whether the result is the memory of a (default false) */
+  inplace?: boolean
+}
+
+/** Parameters of SOFT_MAX. */
+export interface SoftMaxOptions extends ResultOptions {
+  /** factor of x (default 1) */
+  scale?: number
+  /** largest ALiBi exponent; 0 for no slopes (default 0) */
+  maxBias?: number
+}
+
+/** Parameters of SWIGLU. */
+export interface SwigluOptions extends ResultOptions {
+  /** with one source: the function takes the second half (default false) */
+  swapped?: boolean
+}
+
+/** Parameters of SWIGLU_OAI. */
+export interface SwigluOaiOptions extends ResultOptions {
+  /** with one source: the function takes the second half (default false) */
+  swapped?: boolean
+  /** factor inside the sigmoid (default 1.702) */
+  alpha?: number
+  /** bound of x from above and of gate on both sides (default 7) */
+  limit?: number
+}
+
+/** Parameters of XIELU. */
+export interface XieluOptions extends ResultOptions {
+  /** effective alpha for x <= 0 */
+  alphaNEff: number
+  /** effective alpha for x > 0 */
+  alphaPEff: number
+  /** slope of the linear part */
+  beta: number
+  /** upper bound of the exponent */
+  eps: number
+}
+
 /** One method per operator: sources in ggml's order, then its parameters in camelCase. */
 export interface OpMethods {
-  /** |x| Types: f32, f16, bf16. */
+  /**
+   * ABS: |x|
+   *
+   * Types: f32, f16, bf16
+   */
   abs(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** a with b added to the window of b's shape at `offset` Types: f32. */
-  acc(a: GraphTensor, b: GraphTensor, options?: {
-      /** byte stride of the window's rows; 0 for a's (default 0) */
-      nb1?: number
-      /** byte stride of the window's planes; 0 for a's (default 0) */
-      nb2?: number
-      /** byte stride of the window's batches; 0 for a's (default 0) */
-      nb3?: number
-      /** byte offset of the window (default 0) */
-      offset?: number
-      /** whether the result is the memory of a (default false) */
-      inplace?: boolean
-    } & ResultOptions): GraphTensor
-  /** a + b, b repeated over a Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised. */
+  /**
+   * ACC: a with b added to the window of b's shape at `offset`
+   *
+   * Types: f32
+   */
+  acc(a: GraphTensor, b: GraphTensor, options?: AccOptions): GraphTensor
+  /**
+   * ADD: a + b, b repeated over a
+   *
+   * Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised
+   */
   add(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
-  /** a + the single number b Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised. */
+  /**
+   * ADD1: a + the single number b
+   *
+   * Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised
+   */
   add1(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
-  /** a[:, e, t] + b[:, ids[e, t]] Types: f32; ids i32. */
+  /**
+   * ADD_ID: a[:, e, t] + b[:, ids[e, t]]
+   *
+   * Types: f32; ids i32
+   */
   addId(a: GraphTensor, b: GraphTensor, ids: GraphTensor, options?: ResultOptions): GraphTensor
-  /** smallest integer >= x Types: f32, f16, bf16. */
+  /**
+   * CEIL: smallest integer >= x
+   *
+   * Types: f32, f16, bf16
+   */
   ceil(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** max(min(x, max), min); x itself is left alone Types: f32, f16, bf16. */
-  clamp(x: GraphTensor, options?: {
-      /** lower bound (default -inf) */
-      min?: number
-      /** upper bound (default inf) */
-      max?: number
-    } & ResultOptions): GraphTensor
-  /** A packed copy of x, under other extents if `result.ne` is given. Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1. */
+  /**
+   * CLAMP: max(min(x, max), min); x itself is left alone
+   *
+   * Types: f32, f16, bf16
+   */
+  clamp(x: GraphTensor, options?: ClampOptions): GraphTensor
+  /**
+   * CONT: A packed copy of x, under other extents if `result.ne` is given.
+   *
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   */
   cont(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** cos(x) Types: f32, f16, bf16. */
+  /**
+   * COS: cos(x)
+   *
+   * Types: f32, f16, bf16
+   */
   cos(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x written into the memory of `into`, converted to its type; without `into` a packed copy of type `result.type`. Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1. */
-  cpy(x: GraphTensor, into?: GraphTensor | null, options?: {
-    } & ResultOptions): GraphTensor
-  /** x written into the memory of `into`, converted to its type; without `into` a packed copy of type `result.type`. Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1. */
-  cpy(x: GraphTensor, options?: {
-      into?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** x with minus infinity where column > n_past + row Types: f32. */
-  diagMaskInf(x: GraphTensor, options?: {
-      /** columns before the diagonal (default 0) */
-      nPast?: number
-    } & ResultOptions): GraphTensor
-  /** a / b element by element, b repeated over a Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised. */
+  /**
+   * CPY: x written into the memory of `into`, converted to its type; without `into` a packed copy of type `result.type`.
+   *
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   */
+  cpy(x: GraphTensor, into?: GraphTensor | null, options?: ResultOptions): GraphTensor
+  /**
+   * CPY: x written into the memory of `into`, converted to its type; without `into` a packed copy of type `result.type`.
+   *
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   */
+  cpy(x: GraphTensor, options: ResultOptions & { into?: GraphTensor }): GraphTensor
+  /**
+   * DIAG_MASK_INF: x with minus infinity where column > n_past + row
+   *
+   * Types: f32
+   */
+  diagMaskInf(x: GraphTensor, options?: DiagMaskInfOptions): GraphTensor
+  /**
+   * DIV: a / b element by element, b repeated over a
+   *
+   * Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised
+   */
   div(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
-  /** A packed copy of x, of type `result.type` if given. Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1. */
+  /**
+   * DUP: A packed copy of x, of type `result.type` if given.
+   *
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   */
   dup(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x > 0 ? x : exp(x) - 1 Types: f32, f16, bf16. */
+  /**
+   * ELU: x > 0 ? x : exp(x) - 1
+   *
+   * Types: f32, f16, bf16
+   */
   elu(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** exp(x) Types: f32, f16, bf16. */
+  /**
+   * EXP: exp(x)
+   *
+   * Types: f32, f16, bf16
+   */
   exp(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** exp(x) - 1 Types: f32, f16, bf16. */
+  /**
+   * EXPM1: exp(x) - 1
+   *
+   * Types: f32, f16, bf16
+   */
   expm1(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** softmax(scale q k + slope(head) mask) v for q [d, n, heads, batch], k and v [d, kv, kv_heads, batch]; the result is [d_v, heads, n, batch] Types: q f32; k, v any float or block type; mask f16, f32; sinks f32. */
-  flashAttnExt(q: GraphTensor, k: GraphTensor, v: GraphTensor, mask?: GraphTensor | null, sinks?: GraphTensor | null, options?: {
-      /** factor of the products of q and k (default 1) */
-      scale?: number
-      /** largest ALiBi exponent; 0 for no slopes (default 0) */
-      maxBias?: number
-      /** c in c tanh(logit / c), before the mask; 0 for none (default 0) */
-      logitSoftcap?: number
-      /** 'default' or 'f32'; products here are always f32 (default 'default') */
-      prec?: string
-    } & ResultOptions): GraphTensor
-  /** softmax(scale q k + slope(head) mask) v for q [d, n, heads, batch], k and v [d, kv, kv_heads, batch]; the result is [d_v, heads, n, batch] Types: q f32; k, v any float or block type; mask f16, f32; sinks f32. */
-  flashAttnExt(q: GraphTensor, k: GraphTensor, v: GraphTensor, options?: {
-      /** factor of the products of q and k (default 1) */
-      scale?: number
-      /** largest ALiBi exponent; 0 for no slopes (default 0) */
-      maxBias?: number
-      /** c in c tanh(logit / c), before the mask; 0 for none (default 0) */
-      logitSoftcap?: number
-      /** 'default' or 'f32'; products here are always f32 (default 'default') */
-      prec?: string
-      mask?: GraphTensor
-      sinks?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** largest integer <= x Types: f32, f16, bf16. */
+  /**
+   * FLASH_ATTN_EXT: softmax(scale q k + slope(head) mask) v for q [d, n, heads, batch], k and v [d, kv, kv_heads, batch]; the result is [d_v, heads, n, batch]
+   *
+   * Types: q f32; k, v any float or block type; mask f16, f32; sinks f32
+   */
+  flashAttnExt(q: GraphTensor, k: GraphTensor, v: GraphTensor, mask?: GraphTensor | null, sinks?: GraphTensor | null, options?: FlashAttnExtOptions): GraphTensor
+  /**
+   * FLASH_ATTN_EXT: softmax(scale q k + slope(head) mask) v for q [d, n, heads, batch], k and v [d, kv, kv_heads, batch]; the result is [d_v, heads, n, batch]
+   *
+   * Types: q f32; k, v any float or block type; mask f16, f32; sinks f32
+   */
+  flashAttnExt(q: GraphTensor, k: GraphTensor, v: GraphTensor, mask: GraphTensor | null | undefined, options: FlashAttnExtOptions & { sinks?: GraphTensor }): GraphTensor
+  /**
+   * FLASH_ATTN_EXT: softmax(scale q k + slope(head) mask) v for q [d, n, heads, batch], k and v [d, kv, kv_heads, batch]; the result is [d_v, heads, n, batch]
+   *
+   * Types: q f32; k, v any float or block type; mask f16, f32; sinks f32
+   */
+  flashAttnExt(q: GraphTensor, k: GraphTensor, v: GraphTensor, options: FlashAttnExtOptions & { mask?: GraphTensor; sinks?: GraphTensor }): GraphTensor
+  /**
+   * FLOOR: largest integer <= x
+   *
+   * Types: f32, f16, bf16
+   */
   floor(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** gelu(x) gate (tanh form); with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  geglu(x: GraphTensor, gate?: GraphTensor | null, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-    } & ResultOptions): GraphTensor
-  /** gelu(x) gate (tanh form); with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  geglu(x: GraphTensor, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-      gate?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** gelu(x) gate (erf form); with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  gegluErf(x: GraphTensor, gate?: GraphTensor | null, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-    } & ResultOptions): GraphTensor
-  /** gelu(x) gate (erf form); with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  gegluErf(x: GraphTensor, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-      gate?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** x / (1 + exp(-1.702 x)) gate; with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  gegluQuick(x: GraphTensor, gate?: GraphTensor | null, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-    } & ResultOptions): GraphTensor
-  /** x / (1 + exp(-1.702 x)) gate; with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  gegluQuick(x: GraphTensor, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-      gate?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) Types: f32, f16, bf16. */
+  /**
+   * GEGLU: gelu(x) gate (tanh form); with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  geglu(x: GraphTensor, gate?: GraphTensor | null, options?: GegluOptions): GraphTensor
+  /**
+   * GEGLU: gelu(x) gate (tanh form); with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  geglu(x: GraphTensor, options: GegluOptions & { gate?: GraphTensor }): GraphTensor
+  /**
+   * GEGLU_ERF: gelu(x) gate (erf form); with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  gegluErf(x: GraphTensor, gate?: GraphTensor | null, options?: GegluErfOptions): GraphTensor
+  /**
+   * GEGLU_ERF: gelu(x) gate (erf form); with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  gegluErf(x: GraphTensor, options: GegluErfOptions & { gate?: GraphTensor }): GraphTensor
+  /**
+   * GEGLU_QUICK: x / (1 + exp(-1.702 x)) gate; with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  gegluQuick(x: GraphTensor, gate?: GraphTensor | null, options?: GegluQuickOptions): GraphTensor
+  /**
+   * GEGLU_QUICK: x / (1 + exp(-1.702 x)) gate; with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  gegluQuick(x: GraphTensor, options: GegluQuickOptions & { gate?: GraphTensor }): GraphTensor
+  /**
+   * GELU: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+   *
+   * Types: f32, f16, bf16
+   */
   gelu(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** 0.5 x (1 + erf(x / sqrt(2))) Types: f32, f16, bf16. */
+  /**
+   * GELU_ERF: 0.5 x (1 + erf(x / sqrt(2)))
+   *
+   * Types: f32, f16, bf16
+   */
   geluErf(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x / (1 + exp(-1.702 x)) Types: f32, f16, bf16. */
+  /**
+   * GELU_QUICK: x / (1 + exp(-1.702 x))
+   *
+   * Types: f32, f16, bf16
+   */
   geluQuick(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** table[:, ids[i, j, k], j, k]; block types and 16-bit floats come out as f32 Types: any; ids i32. */
+  /**
+   * GET_ROWS: table[:, ids[i, j, k], j, k]; block types and 16-bit floats come out as f32
+   *
+   * Types: any; ids i32
+   */
   getRows(table: GraphTensor, ids: GraphTensor, options?: ResultOptions): GraphTensor
-  /** (x - mean) / sqrt(variance + eps) over ne0, ne1 and ceil(ne2 / n_groups) channels Types: f32. */
-  groupNorm(x: GraphTensor, options: {
-      /** groups that ne2 is divided into */
-      nGroups: number
-      /** added to the variance (default 0.000001) */
-      eps?: number
-    } & ResultOptions): GraphTensor
-  /** min(max((x + 3) / 6, 0), 1) Types: f32, f16, bf16. */
+  /**
+   * GROUP_NORM: (x - mean) / sqrt(variance + eps) over ne0, ne1 and ceil(ne2 / n_groups) channels
+   *
+   * Types: f32
+   */
+  groupNorm(x: GraphTensor, options: GroupNormOptions): GraphTensor
+  /**
+   * HARDSIGMOID: min(max((x + 3) / 6, 0), 1)
+   *
+   * Types: f32, f16, bf16
+   */
   hardsigmoid(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x min(max(x + 3, 0), 6) / 6 Types: f32, f16, bf16. */
+  /**
+   * HARDSWISH: x min(max(x + 3, 0), 6) / 6
+   *
+   * Types: f32, f16, bf16
+   */
   hardswish(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x / max(sqrt(sum(x^2)), eps) along ne0 Types: f32. */
-  l2Norm(x: GraphTensor, options?: {
-      /** least divisor (default 0.00001) */
-      eps?: number
-    } & ResultOptions): GraphTensor
-  /** x > 0 ? x : negative_slope x Types: f32, f16, bf16. */
-  leakyRelu(x: GraphTensor, options?: {
-      /** slope for x < 0 (default 0.01) */
-      negativeSlope?: number
-    } & ResultOptions): GraphTensor
-  /** natural logarithm of x Types: f32, f16, bf16. */
+  /**
+   * L2_NORM: x / max(sqrt(sum(x^2)), eps) along ne0
+   *
+   * Types: f32
+   */
+  l2Norm(x: GraphTensor, options?: L2NormOptions): GraphTensor
+  /**
+   * LEAKY_RELU: x > 0 ? x : negative_slope x
+   *
+   * Types: f32, f16, bf16
+   */
+  leakyRelu(x: GraphTensor, options?: LeakyReluOptions): GraphTensor
+  /**
+   * LOG: natural logarithm of x
+   *
+   * Types: f32, f16, bf16
+   */
   log(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** a b element by element, b repeated over a Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised. */
+  /**
+   * MUL: a b element by element, b repeated over a
+   *
+   * Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised
+   */
   mul(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
-  /** sum over k of a[k, i, s/r2, t/r3] b[k, j, s, t] at [i, j, s, t], with r2 = b.ne2/a.ne2, r3 = b.ne3/a.ne3 Types: a any float or block type; b f32, f16, bf16; the result is f32. */
-  mulMat(a: GraphTensor, b: GraphTensor, options?: {
-      /** 'default' or 'f32'; products here are always f32 (default 'default') */
-      prec?: string
-      /** ggml's remark about a; not used (default 0) */
-      hint?: number
-    } & ResultOptions): GraphTensor
-  /** experts[:, :, ids[e, t]] times b[:, e mod b.ne1, t] at [:, e, t] Types: experts any float or block type; b f32, f16, bf16; ids i32; the result is f32. */
-  mulMatId(experts: GraphTensor, b: GraphTensor, ids: GraphTensor, options?: {
-      /** 'default' or 'f32'; products here are always f32 (default 'default') */
-      prec?: string
-    } & ResultOptions): GraphTensor
-  /** -x Types: f32, f16, bf16. */
+  /**
+   * MUL_MAT: sum over k of a[k, i, s/r2, t/r3] b[k, j, s, t] at [i, j, s, t], with r2 = b.ne2/a.ne2, r3 = b.ne3/a.ne3
+   *
+   * Types: a any float or block type; b f32, f16, bf16; the result is f32
+   */
+  mulMat(a: GraphTensor, b: GraphTensor, options?: MulMatOptions): GraphTensor
+  /**
+   * MUL_MAT_ID: experts[:, :, ids[e, t]] times b[:, e mod b.ne1, t] at [:, e, t]
+   *
+   * Types: experts any float or block type; b f32, f16, bf16; ids i32; the result is f32
+   */
+  mulMatId(experts: GraphTensor, b: GraphTensor, ids: GraphTensor, options?: MulMatIdOptions): GraphTensor
+  /**
+   * NEG: -x
+   *
+   * Types: f32, f16, bf16
+   */
   neg(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** (x - mean) / sqrt(variance + eps) along ne0 Types: f32. */
-  norm(x: GraphTensor, options?: {
-      /** added to the mean square or variance (default 0.00001) */
-      eps?: number
-    } & ResultOptions): GraphTensor
-  /** sum over k of a[i, k, s/r2, t/r3] b[j, k, s, t] at [i, j, s, t], with r2 = b.ne2/a.ne2, r3 = b.ne3/a.ne3 Types: a any float or block type; b f32, f16, bf16; the result is f32. */
+  /**
+   * NORM: (x - mean) / sqrt(variance + eps) along ne0
+   *
+   * Types: f32
+   */
+  norm(x: GraphTensor, options?: NormOptions): GraphTensor
+  /**
+   * OUT_PROD: sum over k of a[i, k, s/r2, t/r3] b[j, k, s, t] at [i, j, s, t], with r2 = b.ne2/a.ne2, r3 = b.ne3/a.ne3
+   *
+   * Types: a any float or block type; b f32, f16, bf16; the result is f32
+   */
   outProd(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
-  /** relu(x) gate; with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  reglu(x: GraphTensor, gate?: GraphTensor | null, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-    } & ResultOptions): GraphTensor
-  /** relu(x) gate; with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  reglu(x: GraphTensor, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-      gate?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** max(x, 0) Types: f32, f16, bf16. */
+  /**
+   * REGLU: relu(x) gate; with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  reglu(x: GraphTensor, gate?: GraphTensor | null, options?: RegluOptions): GraphTensor
+  /**
+   * REGLU: relu(x) gate; with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  reglu(x: GraphTensor, options: RegluOptions & { gate?: GraphTensor }): GraphTensor
+  /**
+   * RELU: max(x, 0)
+   *
+   * Types: f32, f16, bf16
+   */
   relu(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x / sqrt(mean(x^2) + eps) along ne0 Types: f32. */
-  rmsNorm(x: GraphTensor, options?: {
-      /** added to the mean square or variance (default 0.00001) */
-      eps?: number
-    } & ResultOptions): GraphTensor
-  /** Pairs of x rotated by position * freq_base^(-2 i / n_dims) / freq_factors[i], with YaRN's mix if ext_factor is not 0 Types: x f32, f16; positions i32; freq_factors f32. */
-  rope(x: GraphTensor, positions: GraphTensor, freqFactors?: GraphTensor | null, options?: {
-      /** rotated dimensions of a row; 0 for all (default 0) */
-      nDims?: number
-      /** 0 normal, 2 neox, 8 mrope, 24 vision, 40 imrope (default 0) */
-      mode?: number
-      /** the mode by name, instead of its number (default '') */
-      modeName?: string
-      /** context length of training, for YaRN (default 0) */
-      nCtxOrig?: number
-      /** base of the frequencies (default 10000) */
-      freqBase?: number
-      /** factor of the angles (default 1) */
-      freqScale?: number
-      /** share of YaRN's extrapolation; 0 for none (default 0) */
-      extFactor?: number
-      /** factor of the result (default 1) */
-      attnFactor?: number
-      /** YaRN's upper number of rotations (default 32) */
-      betaFast?: number
-      /** YaRN's lower number of rotations (default 1) */
-      betaSlow?: number
-      /** pairs for each of the four position streams (mrope, vision, imrope) (default [0.0, 0.0, 0.0, 0.0]) */
-      sections?: number[]
-      /** first rotated dimension (default 0) */
-      nOffs?: number
-    } & ResultOptions): GraphTensor
-  /** Pairs of x rotated by position * freq_base^(-2 i / n_dims) / freq_factors[i], with YaRN's mix if ext_factor is not 0 Types: x f32, f16; positions i32; freq_factors f32. */
-  rope(x: GraphTensor, positions: GraphTensor, options?: {
-      /** rotated dimensions of a row; 0 for all (default 0) */
-      nDims?: number
-      /** 0 normal, 2 neox, 8 mrope, 24 vision, 40 imrope (default 0) */
-      mode?: number
-      /** the mode by name, instead of its number (default '') */
-      modeName?: string
-      /** context length of training, for YaRN (default 0) */
-      nCtxOrig?: number
-      /** base of the frequencies (default 10000) */
-      freqBase?: number
-      /** factor of the angles (default 1) */
-      freqScale?: number
-      /** share of YaRN's extrapolation; 0 for none (default 0) */
-      extFactor?: number
-      /** factor of the result (default 1) */
-      attnFactor?: number
-      /** YaRN's upper number of rotations (default 32) */
-      betaFast?: number
-      /** YaRN's lower number of rotations (default 1) */
-      betaSlow?: number
-      /** pairs for each of the four position streams (mrope, vision, imrope) (default [0.0, 0.0, 0.0, 0.0]) */
-      sections?: number[]
-      /** first rotated dimension (default 0) */
-      nOffs?: number
-      freqFactors?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** nearest integer, halves away from zero Types: f32, f16, bf16. */
+  /**
+   * RMS_NORM: x / sqrt(mean(x^2) + eps) along ne0
+   *
+   * Types: f32
+   */
+  rmsNorm(x: GraphTensor, options?: RmsNormOptions): GraphTensor
+  /**
+   * ROPE: Pairs of x rotated by position * freq_base^(-2 i / n_dims) / freq_factors[i], with YaRN's mix if ext_factor is not 0
+   *
+   * Types: x f32, f16; positions i32; freq_factors f32
+   */
+  rope(x: GraphTensor, positions: GraphTensor, freqFactors?: GraphTensor | null, options?: RopeOptions): GraphTensor
+  /**
+   * ROPE: Pairs of x rotated by position * freq_base^(-2 i / n_dims) / freq_factors[i], with YaRN's mix if ext_factor is not 0
+   *
+   * Types: x f32, f16; positions i32; freq_factors f32
+   */
+  rope(x: GraphTensor, positions: GraphTensor, options: RopeOptions & { freqFactors?: GraphTensor }): GraphTensor
+  /**
+   * ROUND: nearest integer, halves away from zero
+   *
+   * Types: f32, f16, bf16
+   */
   round(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** s x + b Types: f32, f16, bf16. */
-  scale(x: GraphTensor, options?: {
-      /** factor (default 1) */
-      s?: number
-      /** bias (default 0) */
-      b?: number
-    } & ResultOptions): GraphTensor
-  /** a with b put into the window of b's shape at `offset` Types: f32, f16, bf16, i8, i16, i32, i64. */
-  set(a: GraphTensor, b: GraphTensor, options?: {
-      /** byte stride of the window's rows; 0 for a's (default 0) */
-      nb1?: number
-      /** byte stride of the window's planes; 0 for a's (default 0) */
-      nb2?: number
-      /** byte stride of the window's batches; 0 for a's (default 0) */
-      nb3?: number
-      /** byte offset of the window (default 0) */
-      offset?: number
-      /** whether the result is the memory of a (default false) */
-      inplace?: boolean
-    } & ResultOptions): GraphTensor
-  /** row ids[i, j mod ids.ne1, k mod ids.ne2] of into[:, :, j, k] becomes rows[:, i, j, k]; the result is `into` Types: rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1. */
+  /**
+   * SCALE: s x + b
+   *
+   * Types: f32, f16, bf16
+   */
+  scale(x: GraphTensor, options?: ScaleOptions): GraphTensor
+  /**
+   * SET: a with b put into the window of b's shape at `offset`
+   *
+   * Types: f32, f16, bf16, i8, i16, i32, i64
+   */
+  set(a: GraphTensor, b: GraphTensor, options?: SetOptions): GraphTensor
+  /**
+   * SET_ROWS: row ids[i, j mod ids.ne1, k mod ids.ne2] of into[:, :, j, k] becomes rows[:, i, j, k]; the result is `into`
+   *
+   * Types: rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1
+   */
   setRows(rows: GraphTensor, ids: GraphTensor, into: GraphTensor, options?: ResultOptions): GraphTensor
-  /** -1, 0 or 1 by the sign of x Types: f32, f16, bf16. */
+  /**
+   * SGN: -1, 0 or 1 by the sign of x
+   *
+   * Types: f32, f16, bf16
+   */
   sgn(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** 1 / (1 + exp(-x)) Types: f32, f16, bf16. */
+  /**
+   * SIGMOID: 1 / (1 + exp(-x))
+   *
+   * Types: f32, f16, bf16
+   */
   sigmoid(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x / (1 + exp(-x)) Types: f32, f16, bf16. */
+  /**
+   * SILU: x / (1 + exp(-x))
+   *
+   * Types: f32, f16, bf16
+   */
   silu(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** sin(x) Types: f32, f16, bf16. */
+  /**
+   * SIN: sin(x)
+   *
+   * Types: f32, f16, bf16
+   */
   sin(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** softmax along ne0 of scale x + slope(head) mask; a sink is one more logit of its head, in the denominator only Types: x f32; mask f32, f16; sinks f32. */
-  softMax(x: GraphTensor, mask?: GraphTensor | null, sinks?: GraphTensor | null, options?: {
-      /** factor of x (default 1) */
-      scale?: number
-      /** largest ALiBi exponent; 0 for no slopes (default 0) */
-      maxBias?: number
-    } & ResultOptions): GraphTensor
-  /** softmax along ne0 of scale x + slope(head) mask; a sink is one more logit of its head, in the denominator only Types: x f32; mask f32, f16; sinks f32. */
-  softMax(x: GraphTensor, options?: {
-      /** factor of x (default 1) */
-      scale?: number
-      /** largest ALiBi exponent; 0 for no slopes (default 0) */
-      maxBias?: number
-      mask?: GraphTensor
-      sinks?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** x > 20 ? x : ln(1 + exp(x)) Types: f32, f16, bf16. */
+  /**
+   * SOFT_MAX: softmax along ne0 of scale x + slope(head) mask; a sink is one more logit of its head, in the denominator only
+   *
+   * Types: x f32; mask f32, f16; sinks f32
+   */
+  softMax(x: GraphTensor, mask?: GraphTensor | null, sinks?: GraphTensor | null, options?: SoftMaxOptions): GraphTensor
+  /**
+   * SOFT_MAX: softmax along ne0 of scale x + slope(head) mask; a sink is one more logit of its head, in the denominator only
+   *
+   * Types: x f32; mask f32, f16; sinks f32
+   */
+  softMax(x: GraphTensor, mask: GraphTensor | null | undefined, options: SoftMaxOptions & { sinks?: GraphTensor }): GraphTensor
+  /**
+   * SOFT_MAX: softmax along ne0 of scale x + slope(head) mask; a sink is one more logit of its head, in the denominator only
+   *
+   * Types: x f32; mask f32, f16; sinks f32
+   */
+  softMax(x: GraphTensor, options: SoftMaxOptions & { mask?: GraphTensor; sinks?: GraphTensor }): GraphTensor
+  /**
+   * SOFTPLUS: x > 20 ? x : ln(1 + exp(x))
+   *
+   * Types: f32, f16, bf16
+   */
   softplus(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x^2 Types: f32, f16, bf16. */
+  /**
+   * SQR: x^2
+   *
+   * Types: f32, f16, bf16
+   */
   sqr(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** sqrt(x) Types: f32, f16, bf16. */
+  /**
+   * SQRT: sqrt(x)
+   *
+   * Types: f32, f16, bf16
+   */
   sqrt(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** 1 where x > 0, else 0 Types: f32, f16, bf16. */
+  /**
+   * STEP: 1 where x > 0, else 0
+   *
+   * Types: f32, f16, bf16
+   */
   step(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** a - b, b repeated over a Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised. */
+  /**
+   * SUB: a - b, b repeated over a
+   *
+   * Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised
+   */
   sub(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
-  /** silu(x) gate; with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  swiglu(x: GraphTensor, gate?: GraphTensor | null, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-    } & ResultOptions): GraphTensor
-  /** silu(x) gate; with one source x and gate are its halves along ne0 Types: f32, f16, bf16. */
-  swiglu(x: GraphTensor, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-      gate?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** a / (1 + exp(-alpha a)) (b + 1) with a = min(x, limit), b = clamp(gate, -limit, limit) Types: f32, f16, bf16. */
-  swigluOai(x: GraphTensor, gate?: GraphTensor | null, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-      /** factor inside the sigmoid (default 1.702) */
-      alpha?: number
-      /** bound of x from above and of gate on both sides (default 7) */
-      limit?: number
-    } & ResultOptions): GraphTensor
-  /** a / (1 + exp(-alpha a)) (b + 1) with a = min(x, limit), b = clamp(gate, -limit, limit) Types: f32, f16, bf16. */
-  swigluOai(x: GraphTensor, options?: {
-      /** with one source: the function takes the second half (default false) */
-      swapped?: boolean
-      /** factor inside the sigmoid (default 1.702) */
-      alpha?: number
-      /** bound of x from above and of gate on both sides (default 7) */
-      limit?: number
-      gate?: GraphTensor
-    } & ResultOptions): GraphTensor
-  /** tanh(x) Types: f32, f16, bf16. */
+  /**
+   * SWIGLU: silu(x) gate; with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  swiglu(x: GraphTensor, gate?: GraphTensor | null, options?: SwigluOptions): GraphTensor
+  /**
+   * SWIGLU: silu(x) gate; with one source x and gate are its halves along ne0
+   *
+   * Types: f32, f16, bf16
+   */
+  swiglu(x: GraphTensor, options: SwigluOptions & { gate?: GraphTensor }): GraphTensor
+  /**
+   * SWIGLU_OAI: a / (1 + exp(-alpha a)) (b + 1) with a = min(x, limit), b = clamp(gate, -limit, limit)
+   *
+   * Types: f32, f16, bf16
+   */
+  swigluOai(x: GraphTensor, gate?: GraphTensor | null, options?: SwigluOaiOptions): GraphTensor
+  /**
+   * SWIGLU_OAI: a / (1 + exp(-alpha a)) (b + 1) with a = min(x, limit), b = clamp(gate, -limit, limit)
+   *
+   * Types: f32, f16, bf16
+   */
+  swigluOai(x: GraphTensor, options: SwigluOaiOptions & { gate?: GraphTensor }): GraphTensor
+  /**
+   * TANH: tanh(x)
+   *
+   * Types: f32, f16, bf16
+   */
   tanh(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x with dimensions 0 and 1 exchanged. Types: all. */
+  /**
+   * TRANSPOSE: x with dimensions 0 and 1 exchanged.
+   *
+   * Types: all
+   */
   transpose(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x without its fraction Types: f32, f16, bf16. */
+  /**
+   * TRUNC: x without its fraction
+   *
+   * Types: f32, f16, bf16
+   */
   trunc(x: GraphTensor, options?: ResultOptions): GraphTensor
-  /** x > 0 ? alpha_p x^2 + beta x : (expm1(min(x, eps)) - x) alpha_n + beta x Types: f32, f16, bf16. */
-  xielu(x: GraphTensor, options: {
-      /** effective alpha for x <= 0 */
-      alphaNEff: number
-      /** effective alpha for x > 0 */
-      alphaPEff: number
-      /** slope of the linear part */
-      beta: number
-      /** upper bound of the exponent */
-      eps: number
-    } & ResultOptions): GraphTensor
+  /**
+   * XIELU: x > 0 ? alpha_p x^2 + beta x : (expm1(min(x, eps)) - x) alpha_n + beta x
+   *
+   * Types: f32, f16, bf16
+   */
+  xielu(x: GraphTensor, options: XieluOptions): GraphTensor
 }

@@ -25,32 +25,37 @@ export function generateOps(table) {
     const params = Object.fromEntries(row.params.map((p) => [camel(p.name), p.name]))
     return `  ${JSON.stringify({ op: row.name, method: row.method, sources: row.sources, required: row.required, params })},`
   })
+  const interfaces = []
   const types = rows.map((row) => {
-    const docs = [row.doc, row.types && `Types: ${row.types}.`].filter(Boolean)
-    const sources = row.sources.map((name, i) => (i < row.required ? `${name}: GraphTensor` : `${name}?: GraphTensor | null`))
-    const options = row.params.map((p) => {
-      const note = p.required ? p.doc : `${p.doc} (default ${p.default})`
-      return `      /** ${clean(note)} */\n      ${camel(p.name)}${p.required ? '' : '?'}: ${p.kind}\n`
-    })
-    const optional = row.sources.slice(row.required)
-    const named = optional.map((name) => `      ${name}?: GraphTensor\n`)
     const need = row.params.some((p) => p.required)
-    const shape = `{\n${options.join('')}    }`
-    const all = `{\n${options.join('')}${named.join('')}    }`
-    const doc = `  /** ${docs.map(clean).join(' ')} */\n`
-    const result = '  GraphTensor'.trim()
-    const type = (body) => (options.length || named.length ? `${body} & ResultOptions` : 'ResultOptions')
-    const full = [...sources.map((s) => (need ? s.replace('?:', ': undefined |').replace(': undefined | GraphTensor', ': undefined | GraphTensor') : s)), `options${need ? '' : '?'}: ${type(shape)}`]
-    const lines = [`${doc}  ${row.method}(${full.join(', ')}): ${result}`]
-    if (optional.length) {
-      const short = [...sources.slice(0, row.required), `options${need ? '' : '?'}: ${type(all)}`]
-      lines.push(`${doc}  ${row.method}(${short.join(', ')}): ${result}`)
+    let options = 'ResultOptions'
+    if (row.params.length) {
+      options = `${row.method[0].toUpperCase()}${row.method.slice(1)}Options`
+      const fields = row.params.map((p) => {
+        const note = p.required ? p.doc : `${p.doc} (default ${p.default})`
+        return `  /** ${clean(note)} */\n  ${camel(p.name)}${p.required ? '' : '?'}: ${p.kind}\n`
+      })
+      interfaces.push(`/** Parameters of ${row.name}. */\nexport interface ${options} extends ResultOptions {\n${fields.join('')}}\n`)
     }
-    return lines.join('\n')
+    const doc = `  /**\n   * ${row.name}: ${clean(row.doc)}${row.types ? `\n   *\n   * Types: ${clean(row.types)}` : ''}\n   */\n`
+    const forms = []
+    // Optional sources by position, or by name in the options.
+    for (let k = row.sources.length; k >= row.required; k -= 1) {
+      const all = k === row.sources.length
+      const args = row.sources.slice(0, k).map((name, i) => {
+        if (i < row.required) return `${name}: GraphTensor`
+        return all && !need ? `${name}?: GraphTensor | null` : `${name}: GraphTensor | null | undefined`
+      })
+      const named = row.sources.slice(k).map((name) => `${name}?: GraphTensor`)
+      const type = named.length ? `${options} & { ${named.join('; ')} }` : options
+      args.push(`options${all && !need ? '?' : ''}: ${type}`)
+      forms.push(`${doc}  ${row.method}(${args.join(', ')}): GraphTensor`)
+    }
+    return forms.join('\n')
   })
   return {
     runtime: `'use strict'\n\n// Generated from the op table by scripts/build.mjs.\n\nmodule.exports = [\n${runtime.join('\n')}\n]\n`,
-    types: `// Generated from the op table by scripts/build.mjs.\n\nimport type { DType, GraphTensor } from './index.js'\n\n/** What a caller may say about the result of an operator that leaves it open. */\nexport interface ResultOptions {\n  type?: DType\n  ne?: number[]\n  nb?: number[]\n}\n\n/** One method per operator: sources in ggml's order, then its parameters in camelCase. */\nexport interface OpMethods {\n${types.join('\n')}\n}\n`,
+    types: `// Generated from the op table by scripts/build.mjs.\n\nimport type { DType, GraphTensor } from './index.js'\n\n/** What a caller may say about the result of an operator that leaves it open. */\nexport interface ResultOptions {\n  type?: DType\n  ne?: number[]\n  nb?: number[]\n}\n\n${interfaces.join('\n')}\n/** One method per operator: sources in ggml's order, then its parameters in camelCase. */\nexport interface OpMethods {\n${types.join('\n')}\n}\n`,
   }
 }
 

@@ -87,7 +87,9 @@ impl Graph {
         env: &Env,
         op: String,
         src: Vec<i32>,
-        params: Option<HashMap<String, ParamValue>>,
+        #[napi(ts_arg_type = "Record<string, number | boolean | string | number[]> | undefined | null")] params: Option<
+            HashMap<String, ParamValue>,
+        >,
         result: Option<ResultOptions>,
     ) -> Result<u32> {
         let made = (|| {
