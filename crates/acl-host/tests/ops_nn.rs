@@ -235,7 +235,9 @@ fn quants(dtype: aclDataType, count: usize, seed: u64) -> (Vec<u8>, Vec<f64>) {
     let (most, least) = if dtype == ACL_INT4 { (7.0, -8.0) } else { (127.0, -128.0) };
     let values: Vec<f64> = numbers(count, seed).iter().map(|x| (x * 70.0).round().clamp(least, most)).collect();
     let bytes = match dtype {
-        ACL_INT4 => values.chunks(2).map(|p| (p[0] as i8 as u8 & 15) | (p.get(1).map_or(0, |v| *v as i8 as u8) << 4)).collect(),
+        ACL_INT4 => {
+            values.chunks(2).map(|p| (p[0] as i8 as u8 & 15) | (p.get(1).map_or(0, |v| *v as i8 as u8) << 4)).collect()
+        }
         _ => values.iter().map(|v| *v as i8 as u8).collect(),
     };
     (bytes, values)
@@ -248,9 +250,13 @@ fn quantised_products() {
         for (m, k, n) in [(1, 64, 40), (1, 576, 300), (3, 96, 17), (30, 256, 70)] {
             for (x_type, y_type) in [(ACL_FLOAT, ACL_FLOAT), (ACL_FLOAT16, ACL_FLOAT16), (ACL_BF16, ACL_FLOAT)] {
                 // Rows of k quants, groups of 32: what the backend uploads; and the other way round.
-                for (turned, with_offset, with_bias, group) in
-                    [(true, false, false, 32), (true, true, false, 32), (false, true, true, 32), (true, true, true, 0), (false, false, false, 64)]
-                {
+                for (turned, with_offset, with_bias, group) in [
+                    (true, false, false, 32),
+                    (true, true, false, 32),
+                    (false, true, true, 32),
+                    (true, true, true, 0),
+                    (false, false, false, 64),
+                ] {
                     let (bytes, q) = quants(dtype, (n * k) as usize, 3);
                     let groups = if group == 0 { 1 } else { (k + group - 1) / group };
                     let scale = random(&d, ACL_FLOAT16, &[groups * n], 4);
@@ -433,21 +439,17 @@ fn rms_norms() {
 
             let other = random(&d, dtype, &dims, 5);
             let sum = d.empty(dtype, &dims);
-            let result = d.aclnnAddRmsNorm(
-                x.handle,
-                other.handle,
-                gamma.handle,
-                1e-5,
-                y.handle,
-                rstd.handle,
-                sum.handle,
-            );
+            let result =
+                d.aclnnAddRmsNorm(x.handle, other.handle, gamma.handle, 1e-5, y.handle, rstd.handle, sum.handle);
             assert_eq!(result, Ok(()), "{}", d.message());
             let added: Vec<f64> = xs.iter().zip(other.read()).map(|(a, b)| a + b).collect();
             close("sum", &sum, &added, 0.0);
             let added = sum.read();
-            let want: Vec<f64> =
-                added.iter().enumerate().map(|(i, v)| v * rms(&added[i / len * len..][..len], 1e-5) * gs[i % len]).collect();
+            let want: Vec<f64> = added
+                .iter()
+                .enumerate()
+                .map(|(i, v)| v * rms(&added[i / len * len..][..len], 1e-5) * gs[i % len])
+                .collect();
             close("add rms", &y, &want, 0.01);
 
             // In place.
@@ -561,7 +563,9 @@ fn softmax(x: &[f64]) -> Vec<f64> {
 fn softmax_along_any_dim() {
     let d = device();
     for dtype in [ACL_FLOAT, ACL_FLOAT16, ACL_BF16, ACL_DOUBLE] {
-        for (dims, dim) in [(vec![2, 3, 50], -1), (vec![2, 3, 50], 0), (vec![4, 37, 3], 1), (vec![200, 300], 1), (vec![], 0)] {
+        for (dims, dim) in
+            [(vec![2, 3, 50], -1), (vec![2, 3, 50], 0), (vec![4, 37, 3], 1), (vec![200, 300], 1), (vec![], 0)]
+        {
             let x = random(&d, dtype, &dims, 1);
             let y = d.empty(dtype, &dims);
             assert_eq!(d.aclnnSoftmax(x.handle, dim, y.handle), Ok(()), "{}", d.message());
@@ -580,7 +584,11 @@ fn softmax_along_any_dim() {
             close("in place", &x, &want, 0.01);
         }
     }
-    let x = d.tensor(ACL_FLOAT, &[2, 3], &[f64::NEG_INFINITY, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
+    let x = d.tensor(
+        ACL_FLOAT,
+        &[2, 3],
+        &[f64::NEG_INFINITY, 0.0, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY],
+    );
     let y = d.empty(ACL_FLOAT, &[2, 3]);
     assert_eq!(d.aclnnSoftmax(x.handle, 1, y.handle), Ok(()));
     close("hidden", &y, &[0.0, 1.0, 0.0, f64::NAN, f64::NAN, f64::NAN], 0.0);
@@ -632,7 +640,8 @@ fn rotary_embedding_in_all_modes() {
         }
     }
     let (x, y) = (random(&d, ACL_FLOAT, &[1, 2, 1, 7], 1), d.empty(ACL_FLOAT, &[1, 2, 1, 7]));
-    let call = |x: &Tensor, mode, y: &Tensor| d.aclnnRotaryPositionEmbedding(x.handle, x.handle, x.handle, mode, y.handle);
+    let call =
+        |x: &Tensor, mode, y: &Tensor| d.aclnnRotaryPositionEmbedding(x.handle, x.handle, x.handle, mode, y.handle);
     refused(&d, call(&x, 0, &y), ACLNN_ERR_PARAM_INVALID);
     let (x, y) = (random(&d, ACL_FLOAT, &[1, 2, 1, 8], 1), d.empty(ACL_FLOAT, &[1, 2, 1, 8]));
     refused(&d, call(&x, 4, &y), ACLNN_ERR_PARAM_INVALID);
@@ -725,7 +734,9 @@ fn fused_attention() {
                 "BNSD" => vec![batch, n, s, size],
                 _ => vec![batch, s, n, size],
             };
-            for (q_type, kv_type, out_type) in [(ACL_FLOAT16, ACL_FLOAT16, ACL_FLOAT16), (ACL_FLOAT, ACL_FLOAT16, ACL_FLOAT)] {
+            for (q_type, kv_type, out_type) in
+                [(ACL_FLOAT16, ACL_FLOAT16, ACL_FLOAT16), (ACL_FLOAT, ACL_FLOAT16, ACL_FLOAT)]
+            {
                 let q = random(&d, q_type, &dims(layout, queries, heads, size), 1);
                 let k = random(&d, kv_type, &dims(layout, keys, kv_heads, size), 2);
                 let v = random(&d, kv_type, &dims(layout, keys, kv_heads, v_size), 3);
@@ -774,7 +785,8 @@ fn fused_attention() {
                         };
                         let scores: Vec<f64> = (0..known)
                             .map(|j| {
-                                let dot: f64 = (0..size as usize).map(|e| qs.at(&[b, i, h, e]) * ks.at(&[b, j, kv, e])).sum();
+                                let dot: f64 =
+                                    (0..size as usize).map(|e| qs.at(&[b, i, h, e]) * ks.at(&[b, j, kv, e])).sum();
                                 let shown = j as i64 <= last && !(with_mask && ms.at(&[b, h, i, j]) != 0.0);
                                 let added = if with_pse { ps.at(&[b, h, i, j]) } else { 0.0 };
                                 if shown { dot * 0.2 + added } else { f64::NEG_INFINITY }
@@ -784,7 +796,8 @@ fn fused_attention() {
                         want_lse[(b * heads as usize + h) * queries as usize + i] =
                             if total == 0.0 { f64::INFINITY } else { total.ln() };
                         for e in 0..v_size as usize {
-                            let sum: f64 = scores.iter().enumerate().map(|(j, s)| s.exp() * vs.at(&[b, j, kv, e])).sum();
+                            let sum: f64 =
+                                scores.iter().enumerate().map(|(j, s)| s.exp() * vs.at(&[b, j, kv, e])).sum();
                             want.push(if total == 0.0 { 0.0 } else { sum / total });
                         }
                     }
@@ -856,7 +869,14 @@ fn convolutions() {
         groups: i64,
         transposed: bool,
     }
-    let case = |input: &[i64], weight: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], output_padding: &[i64], groups, transposed| Case {
+    let case = |input: &[i64],
+                weight: &[i64],
+                stride: &[i64],
+                padding: &[i64],
+                dilation: &[i64],
+                output_padding: &[i64],
+                groups,
+                transposed| Case {
         input: input.to_vec(),
         weight: weight.to_vec(),
         stride: stride.to_vec(),
@@ -875,7 +895,9 @@ fn convolutions() {
         case(&[1, 3, 70], &[3, 4, 5], &[2], &[0], &[1], &[0], 1, true),
         case(&[2, 4, 6, 5], &[4, 3, 3, 3], &[2, 3], &[1, 0], &[1, 2], &[1, 0], 2, true),
     ] {
-        for (in_type, w_type, with_bias) in [(ACL_FLOAT, ACL_FLOAT, true), (ACL_FLOAT16, ACL_FLOAT16, false), (ACL_FLOAT, ACL_FLOAT16, true)] {
+        for (in_type, w_type, with_bias) in
+            [(ACL_FLOAT, ACL_FLOAT, true), (ACL_FLOAT16, ACL_FLOAT16, false), (ACL_FLOAT, ACL_FLOAT16, true)]
+        {
             let axes = c.input.len() - 2;
             let format = [ACL_FORMAT_NCL, ACL_FORMAT_NCHW, ACL_FORMAT_NCDHW][axes - 1];
             let x = d.formatted(&random(&d, in_type, &c.input, 1), format);
@@ -929,7 +951,10 @@ fn convolutions() {
                     let Some(to) = to else { continue };
                     let group = from[1] / ins;
                     for o in 0..outs {
-                        let (channel, w_at) = (group * outs + o, if c.transposed { [from[1], o] } else { [group * outs + o, from[1] % ins] });
+                        let (channel, w_at) = (
+                            group * outs + o,
+                            if c.transposed { [from[1], o] } else { [group * outs + o, from[1] % ins] },
+                        );
                         want[place(&[&[from[0], channel], &to[..]].concat())] +=
                             xs.at(&from) * ws.at(&[&w_at[..], &taps[..]].concat());
                     }
@@ -1077,16 +1102,24 @@ fn pooling() {
 fn resizing() {
     let d = device();
     for dtype in [ACL_FLOAT, ACL_FLOAT16, ACL_DOUBLE, ACL_UINT8] {
-        let values: Vec<f64> = numbers(2 * 3 * 5 * 7, 1).iter().map(|x| if dtype == ACL_UINT8 { (x * 40.0).abs() } else { *x }).collect();
+        let values: Vec<f64> =
+            numbers(2 * 3 * 5 * 7, 1).iter().map(|x| if dtype == ACL_UINT8 { (x * 40.0).abs() } else { *x }).collect();
         let x = d.tensor(dtype, &[2, 3, 5, 7], &values);
         let xs = Ref::of(&x);
         for (h, w) in [(10, 14), (3, 4), (11, 5), (5, 7), (1, 1)] {
             let dims = [2, 3, h, w];
             let out = d.empty(dtype, &dims);
-            assert_eq!(d.aclnnUpsampleNearest2d(x.handle, d.ints(&[h, w]).handle, out.handle), Ok(()), "{}", d.message());
+            assert_eq!(
+                d.aclnnUpsampleNearest2d(x.handle, d.ints(&[h, w]).handle, out.handle),
+                Ok(()),
+                "{}",
+                d.message()
+            );
             let from = |o: usize, n: f32, len: i64| ((o as f32 * (n / len as f32)) as usize).min(n as usize - 1);
-            let want: Vec<f64> =
-                indices(&dims).iter().map(|at| xs.at(&[at[0], at[1], from(at[2], 5.0, h), from(at[3], 7.0, w)])).collect();
+            let want: Vec<f64> = indices(&dims)
+                .iter()
+                .map(|at| xs.at(&[at[0], at[1], from(at[2], 5.0, h), from(at[3], 7.0, w)]))
+                .collect();
             close("nearest", &out, &want, 0.0);
             if dtype == ACL_UINT8 {
                 continue;
@@ -1127,7 +1160,11 @@ fn cross_entropy() {
     for dtype in FLT {
         for label_dims in [[5, 40], [1, 40]] {
             let x = random(&d, dtype, &[5, 40], 1);
-            let labels = d.tensor(dtype, &label_dims, &numbers((label_dims[0] * 40) as usize, 2).iter().map(|x| x.abs()).collect::<Vec<_>>());
+            let labels = d.tensor(
+                dtype,
+                &label_dims,
+                &numbers((label_dims[0] * 40) as usize, 2).iter().map(|x| x.abs()).collect::<Vec<_>>(),
+            );
             let (loss, grad) = (d.empty(dtype, &[5]), d.empty(dtype, &[5, 40]));
             let call = d.aclnnSoftmaxCrossEntropyWithLogits(x.handle, labels.handle, loss.handle, grad.handle);
             assert_eq!(call, Ok(()), "{}", d.message());

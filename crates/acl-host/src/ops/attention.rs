@@ -8,14 +8,13 @@
 use std::ops::Range;
 
 use super::check::{broadcast, ensure, is_flt, rank_is, shape_is};
-use super::matmul::{Bytes, Dense, threads};
+use super::matmul::{Bytes, Dense, is_chip, not_on_inference_cards, threads};
 use super::norm::{lend, scratch_rows};
 use crate::executor::{Checked, Op, Refusal, bytes_of};
 use crate::ffi::meta::TensorList;
 use crate::kernels::attention::{self, Attention, MAX_QUERIES};
 use crate::kernels::matmul::{self as kernel, DenseView, OutView, Problem, Weights};
 use crate::kernels::rows::{self, MaskRow};
-use crate::runtime::config;
 use crate::tensor::{DType, Tensor, View};
 
 /// Most query heads that share a key head.
@@ -172,6 +171,7 @@ pub(crate) fn aclnnFusedInferAttentionScoreV2(
     attention_out: &Tensor,
     softmax_lse: Option<&Tensor>,
 ) -> Checked {
+    not_on_inference_cards()?;
     // How much precision to give up, and how quantised keys would be read: nothing here depends on them.
     let _ = (inner_precise, block_size, antiquant_mode, key_antiquant_mode, value_antiquant_mode);
     let absent = [
@@ -197,13 +197,17 @@ pub(crate) fn aclnnFusedInferAttentionScoreV2(
     })?;
     let (keys, values) = (key.tensors("key")?, value.tensors("value")?);
     let ([key], [value]) = (&keys[..], &values[..]) else {
-        return Err(Refusal::invalid(format!("key has {} tensors and value {}, needed is 1", keys.len(), values.len())));
+        return Err(Refusal::invalid(format!(
+            "key has {} tensors and value {}, needed is 1",
+            keys.len(),
+            values.len()
+        )));
     };
     let (q, k, v, out) = (query.view(), key.view(), value.view(), attention_out.view());
     for (name, view) in [("query", &q), ("key", &k), ("value", &v), ("attentionOut", &out)] {
         is_flt(name, view)?;
     }
-    if config::settings().soc_name != "Host" {
+    if is_chip() {
         let types = [q.dtype(), k.dtype(), v.dtype(), out.dtype()];
         ensure(types.iter().all(|t| *t == q.dtype() && *t != DType::F32), || {
             format!("query, key, value and attentionOut are {types:?}, needed are all F16 or all BF16")
@@ -365,7 +369,10 @@ fn in_blocks(tasks: Vec<Task>, d: usize, v_d: usize, scale: f32) -> Op {
                 let (q, k, v) = (task.q.view(), task.k.view(), task.v.view());
                 let mask = task.added.as_ref().map(Dense::view);
                 let scratch = scratch.write(slot * kernel_bytes..(slot + 1) * kernel_bytes);
-                attention::attend(Attention { q, k, v, mask, scale, slope: 1.0, soft_cap: None, sink: None, out }, scratch);
+                attention::attend(
+                    Attention { q, k, v, mask, scale, slope: 1.0, soft_cap: None, sink: None, out },
+                    scratch,
+                );
             }
             for (r, result) in results.chunks_exact(v_d).enumerate() {
                 task.out.write(r * v_d, result);

@@ -8,7 +8,7 @@ use acl_sys::{ACL_FORMAT_NCDHW, ACL_FORMAT_NCHW, ACL_FORMAT_NCL};
 
 use super::check::{ensure, is_flt, not_packed, rank_is, shape_is};
 use super::elementwise::store;
-use super::matmul::{Bytes, threads};
+use super::matmul::{Bytes, cube_takes, is_inference_card, threads};
 use super::norm::{Rows, lend, scratch_rows, whole, whole_bytes};
 use crate::executor::{Checked, Op, Refusal, bytes_of};
 use crate::kernels::matmul::{self as kernel, DenseView, OutView, Problem, Weights};
@@ -76,8 +76,13 @@ impl Placing {
     }
 
     fn spread_len(&self, input: usize, kernel: usize) -> Option<usize> {
-        let reach = self.dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(self.output_padding)?.checked_add(1)?;
-        input.checked_sub(1)?.checked_mul(self.stride)?.checked_add(reach)?.checked_sub(self.begin.checked_add(self.end)?)
+        let reach =
+            self.dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(self.output_padding)?.checked_add(1)?;
+        input
+            .checked_sub(1)?
+            .checked_mul(self.stride)?
+            .checked_add(reach)?
+            .checked_sub(self.begin.checked_add(self.end)?)
     }
 }
 
@@ -112,9 +117,12 @@ pub(crate) fn aclnnConvolution(
     cube_math_type: i8,
 ) -> Checked {
     let (x, weight, out) = (input.view(), weight.view(), output.view());
-    ensure((0..=4).contains(&cube_math_type), || format!("cubeMathType is {cube_math_type}, known are 0 to 4"))?;
+    cube_takes(cube_math_type, [x.dtype(), weight.dtype()])?;
     ensure((3..=5).contains(&x.rank()), || format!("input has {} dims, needed are 3 to 5", x.rank()))?;
     let axes = x.rank() - 2;
+    ensure(!(is_inference_card() && (axes == 3 || transposed)), || {
+        "this chip convolves forward, one or two dims".into()
+    })?;
     let format = [ACL_FORMAT_NCL, ACL_FORMAT_NCHW, ACL_FORMAT_NCDHW][axes - 1];
     for (name, view) in [("input", &x), ("weight", &weight), ("output", &out)] {
         is_flt(name, view)?;
@@ -134,7 +142,8 @@ pub(crate) fn aclnnConvolution(
 
     let (n, channels) = (x.dim(0), x.dim(1));
     let groups = usize::try_from(groups).ok().filter(|&g| g > 0 && channels.is_multiple_of(g));
-    let groups = groups.ok_or_else(|| Refusal::invalid(format!("{channels} channels do not divide in these groups")))?;
+    let groups =
+        groups.ok_or_else(|| Refusal::invalid(format!("{channels} channels do not divide in these groups")))?;
     let inputs = channels / groups;
     let (outputs, fits) = match transposed {
         false => (weight.dim(0) / groups, weight.dim(1) == inputs && weight.dim(0).is_multiple_of(groups)),
@@ -153,8 +162,11 @@ pub(crate) fn aclnnConvolution(
         let (own, kernel) = (x.dim(2 + i), weight.dim(2 + i));
         let len = if transposed { place.spread_len(own, kernel) } else { place.window_len(own, kernel) };
         let len = len.filter(|&len| len > 0 && own <= u32::MAX as usize);
-        let len = len.ok_or_else(|| Refusal::invalid(format!("a kernel of {kernel} does not fit an input of {own}")))?;
-        ensure(out.dim(2 + i) == len, || format!("output has {} places on axis {i}, needed are {len}", out.dim(2 + i)))?;
+        let len =
+            len.ok_or_else(|| Refusal::invalid(format!("a kernel of {kernel} does not fit an input of {own}")))?;
+        ensure(out.dim(2 + i) == len, || {
+            format!("output has {} places on axis {i}, needed are {len}", out.dim(2 + i))
+        })?;
         let build = if transposed { Axis::spread } else { Axis::window };
         space.push(build(own, kernel, len, place));
     }
@@ -308,7 +320,8 @@ pub(crate) fn aclnnIm2col(
         let (begin, own) = (paddings[i], x.dim(lead + i));
         let place = Placing { stride: strides[i], dilation: dilations[i], begin, end: begin, output_padding: 0 };
         let len = place.window_len(own, kernel[i]).filter(|_| own <= u32::MAX as usize);
-        let len = len.ok_or_else(|| Refusal::invalid(format!("a kernel of {} does not fit an input of {own}", kernel[i])))?;
+        let len =
+            len.ok_or_else(|| Refusal::invalid(format!("a kernel of {} does not fit an input of {own}", kernel[i])))?;
         space[1 + i] = Axis::window(own, kernel[i], len, place);
     }
     let taps = kernel[0] * kernel[1];

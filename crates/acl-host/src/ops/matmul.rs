@@ -9,11 +9,13 @@
 
 use std::ops::Range;
 
+use acl_sys::{KEEP_DTYPE, USE_HF32};
+
 use super::check::{broadcast, ensure, is_flt, rank_is, shape_is};
 use super::norm::{lend, scratch_rows};
 use crate::executor::{Checked, Op, Refusal, Run, bytes_of};
 use crate::kernels::matmul::{self as kernel, DenseType, DenseView, OutView, Problem, Weights};
-use crate::runtime::config;
+use crate::runtime::config::{self, Family};
 use crate::tensor::{DType, MAX_RANK, Tensor, View, broadcast_shape};
 
 /// Multiplications below which a chunk is not worth handing to another thread.
@@ -109,7 +111,11 @@ pub(crate) fn calculate_matmul_weight_size_v2(shape: &[i64], dtype: DType) -> Re
         _ => return Err(Refusal::invalid(format!("dataType is {dtype:?}, needed is F16, BF16 or I8"))),
     };
     let padded = [n.checked_next_multiple_of(16), k.checked_next_multiple_of(k_unit)];
-    padded.into_iter().chain(batch.iter().map(|b| Some(*b))).try_fold(1u64, |size, d| size.checked_mul(d?)).ok_or_else(too_large)
+    padded
+        .into_iter()
+        .chain(batch.iter().map(|b| Some(*b)))
+        .try_fold(1u64, |size, d| size.checked_mul(d?))
+        .ok_or_else(too_large)
 }
 
 /// The views of a product's tensors after the checks that need no shape.
@@ -117,8 +123,33 @@ fn operands(a: &Tensor, b: &Tensor, out: &Tensor, cube_math_type: i8) -> Result<
     for (name, tensor) in [("self", a), ("mat2", b), ("out", out)] {
         is_flt(name, tensor)?;
     }
-    ensure((0..=4).contains(&cube_math_type), || format!("cubeMathType is {cube_math_type}, known are 0 to 4"))?;
+    cube_takes(cube_math_type, [a.dtype(), b.dtype()])?;
     Ok((a.view(), b.view(), out.view()))
+}
+
+/// Whether the chip's product unit would compute these in the way `cubeMathType` asks for; this device always can.
+pub(super) fn cube_takes(cube_math_type: i8, inputs: [DType; 2]) -> Result<(), Refusal> {
+    ensure((0..=4).contains(&cube_math_type), || format!("cubeMathType is {cube_math_type}, known are 0 to 4"))?;
+    let half_only = is_inference_card() || config::settings().family == Family::Ascend910A;
+    let keeps = matches!(cube_math_type, KEEP_DTYPE | USE_HF32);
+    ensure(!(half_only && keeps && inputs.contains(&DType::F32)), || {
+        format!("this chip has no product of F32 with cubeMathType {cube_math_type}")
+    })
+}
+
+/// Whether the device goes by the name of a chip that lacks several operators of networks.
+pub(super) fn is_inference_card() -> bool {
+    matches!(config::settings().family, Family::Ascend310P | Family::Ascend310B)
+}
+
+/// Refuses an operator that such a chip lacks.
+pub(super) fn not_on_inference_cards() -> Result<(), Refusal> {
+    ensure(!is_inference_card(), || format!("{} does not have the operator", config::settings().soc_name))
+}
+
+/// Whether the device goes by a chip's name, and so by its rules where this device is wider.
+pub(super) fn is_chip() -> bool {
+    config::settings().soc_name != "Host"
 }
 
 /// `a (…, m, k) x b (…, k, n)` into `out (…, m, n)`, all of two dims or more.

@@ -140,8 +140,7 @@ pub(crate) fn aclnnAddRmsNorm(
     rstd_out: &Tensor,
     x_out: &Tensor,
 ) -> Checked {
-    let (x1, x2, gamma, y, rstd, x) =
-        (x1.view(), x2.view(), gamma.view(), y_out.view(), rstd_out.view(), x_out.view());
+    let (x1, x2, gamma, y, rstd, x) = (x1.view(), x2.view(), gamma.view(), y_out.view(), rstd_out.view(), x_out.view());
     rms_types(&x1, &gamma, &y, &rstd)?;
     for (name, view) in [("x2", &x2), ("xOut", &x)] {
         ensure(view.dtype() == x1.dtype(), || format!("{name} is {:?} for x1 of {:?}", view.dtype(), x1.dtype()))?;

@@ -1,6 +1,7 @@
 //! Pooling over images `(N, C, H, W)` or `(C, H, W)`.
 
 use super::check::{ensure, is_flt, shape_is};
+use super::matmul::not_on_inference_cards;
 use super::norm::Rows;
 use crate::executor::{Checked, Op, Refusal};
 use crate::tensor::{Tensor, View};
@@ -17,9 +18,17 @@ struct Windows {
 }
 
 impl Windows {
-    fn new(input: usize, kernel: usize, stride: usize, begin: usize, end: usize, ceil: bool) -> Result<Windows, Refusal> {
+    fn new(
+        input: usize,
+        kernel: usize,
+        stride: usize,
+        begin: usize,
+        end: usize,
+        ceil: bool,
+    ) -> Result<Windows, Refusal> {
         let room = (input + begin + end).checked_sub(kernel);
-        let room = room.ok_or_else(|| Refusal::invalid(format!("a window of {kernel} does not fit an input of {input}")))?;
+        let room =
+            room.ok_or_else(|| Refusal::invalid(format!("a window of {kernel} does not fit an input of {input}")))?;
         let mut output = if ceil { room.div_ceil(stride) } else { room / stride } + 1;
         // A window that would begin behind the input sees nothing.
         if ceil && (output - 1) * stride >= input + begin {
@@ -80,14 +89,22 @@ pub(crate) fn aclnnAvgPool2d(
     let lead = x.rank() - 2;
     let axis = |i: usize| Windows::new(x.dim(lead + i), kernel[i], stride[i], padding[i], padding[i], ceil_mode);
     let (rows, cols) = (axis(0)?, axis(1)?);
-    pooled(x, y, rows, cols, 0.0, |sum, v| sum + v, move |sum, seen, covered| {
-        let count = match divisor_override {
-            0 if count_include_pad => covered as f32,
-            0 => seen as f32,
-            given => given as f32,
-        };
-        sum / count
-    })
+    pooled(
+        x,
+        y,
+        rows,
+        cols,
+        0.0,
+        |sum, v| sum + v,
+        move |sum, seen, covered| {
+            let count = match divisor_override {
+                0 if count_include_pad => covered as f32,
+                0 => seen as f32,
+                given => given as f32,
+            };
+            sum / count
+        },
+    )
 }
 
 pub(crate) fn aclnnMaxPool(
@@ -100,6 +117,7 @@ pub(crate) fn aclnnMaxPool(
     ceil_mode: i64,
     out: &Tensor,
 ) -> Checked {
+    not_on_inference_cards()?;
     let (x, y) = (self_.view(), out.view());
     is_image("self", &x)?;
     ensure(y.dtype() == x.dtype(), || format!("out is {:?} for self of {:?}", y.dtype(), x.dtype()))?;

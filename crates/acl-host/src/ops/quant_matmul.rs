@@ -6,11 +6,11 @@
 //! goes by a chip's name: then the chip's rules hold. Absent: requantising `y`, and weights packed eight to an I32.
 
 use super::check::{ensure, is_flt, rank_is, shape_is};
-use super::matmul::{Bytes, Dense, dense_type, threads, write_with_bias};
+use super::matmul::{Bytes, Dense, dense_type, is_chip, is_inference_card, threads, write_with_bias};
 use super::norm::{scratch_rows, whole, whole_bytes};
 use crate::executor::{Checked, Op, Refusal, bytes_of};
 use crate::kernels::matmul::{self as kernel, OutView, Problem, QuantBits, QuantWeights, Weights};
-use crate::runtime::config;
+use crate::runtime::config::{self, Family};
 use crate::tensor::{DType, Tensor, View};
 
 /// The chips' limit on `k` and `n`.
@@ -31,7 +31,8 @@ pub(crate) fn aclnnWeightQuantBatchMatmulV2(
 ) -> Checked {
     let (x, weight, out) = (x.view(), weight.view(), y.view());
     ensure(quant_scale_optional.is_none() && quant_offset_optional.is_none(), || "y is never requantised here".into())?;
-    let chip = config::settings().soc_name != "Host";
+    let chip = is_chip();
+    ensure(config::settings().family != Family::Ascend910A, || "this chip does not have the operator".into())?;
     is_flt("x", &x)?;
     is_flt("y", &out)?;
     for (name, view) in [("x", &x), ("weight", &weight), ("y", &out)] {
@@ -62,6 +63,9 @@ pub(crate) fn aclnnWeightQuantBatchMatmulV2(
             )));
         }
     };
+    ensure(!(is_inference_card() && (bits == QuantBits::I4 || group.is_some())), || {
+        "this chip takes I8 with one scale per output only".into()
+    })?;
     let scale = antiquant_scale.view();
     let scale_rows = per_output("antiquantScale", &scale, n, k, group)?;
     let offset = antiquant_offset_optional.map(Tensor::view);
@@ -76,12 +80,16 @@ pub(crate) fn aclnnWeightQuantBatchMatmulV2(
         None => None,
     };
     if chip {
-        ensure(scale.dtype() == x.dtype(), || format!("antiquantScale is {:?} for x of {:?}", scale.dtype(), x.dtype()))?;
+        ensure(scale.dtype() == x.dtype(), || {
+            format!("antiquantScale is {:?} for x of {:?}", scale.dtype(), x.dtype())
+        })?;
     }
     let bias = bias_optional.map(Tensor::view);
     if let Some(bias) = &bias {
         is_flt("bias", bias)?;
-        ensure(bias.dims() == [n] || bias.dims() == [1, n], || format!("bias has shape {:?}, needed is [{n}]", bias.dims()))?;
+        ensure(bias.dims() == [n] || bias.dims() == [1, n], || {
+            format!("bias has shape {:?}, needed is [{n}]", bias.dims())
+        })?;
     }
 
     let stride = |i: usize| if weight.dim(i) == 1 { Some(0) } else { usize::try_from(weight.strides()[i]).ok() };
@@ -89,8 +97,7 @@ pub(crate) fn aclnnWeightQuantBatchMatmulV2(
         return Err(Refusal::invalid(format!("weight has strides {:?}", weight.strides())));
     };
     // What a unit dim is strided by is free: this is how the fast kernels want it.
-    let (k_stride, n_stride) =
-        (if k == 1 { 1 } else { k_stride }, if n == 1 && k_stride == 1 { k } else { n_stride });
+    let (k_stride, n_stride) = (if k == 1 { 1 } else { k_stride }, if n == 1 && k_stride == 1 { k } else { n_stride });
     let quants = Bytes::under(&weight);
     if bits == QuantBits::I4 {
         let reach = (k - 1) * k_stride + if n == 1 { 0 } else { (n - 1) * n_stride };

@@ -2,6 +2,7 @@
 
 use super::check::{broadcast, contiguous, ensure, is_flt, rank_is, shape_is};
 use super::elementwise::{load, store};
+use super::matmul::not_on_inference_cards;
 use super::norm::Rows;
 use crate::executor::{Checked, Op, Refusal};
 use crate::kernels::rows::{self, RopePairs, RowFns};
@@ -50,6 +51,7 @@ impl Mode {
 }
 
 pub(crate) fn aclnnRotaryPositionEmbedding(x: &Tensor, cos: &Tensor, sin: &Tensor, mode: i64, out: &Tensor) -> Checked {
+    not_on_inference_cards()?;
     let (x, cos, sin, y) = (x.view(), cos.view(), sin.view(), out.view());
     is_flt("x", &x)?;
     for (name, view) in [("x", &x), ("cos", &cos), ("sin", &sin), ("out", &y)] {
