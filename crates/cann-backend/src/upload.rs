@@ -9,6 +9,7 @@
 //! fails, and when the caller cancels, lanes stop between two chunks and everything taken goes back. Absent: ACL calls
 //! (the worker's), knowledge of what tensors are for.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,18 +91,27 @@ fn files() -> Result<&'static Runtime> {
 }
 
 fn on_file_thread<T: Send + 'static>(done: Done<T>, work: impl FnOnce() -> Result<T> + Send + 'static) {
-    match files() {
-        Ok(files) => {
-            files.spawn_blocking(move || {
-                let result = catch_unwind(AssertUnwindSafe(work));
-                done(result.unwrap_or_else(|panic| Err(Error::Internal(message(&*panic)))));
-            });
+    let internal = |panic: Box<dyn Any + Send>| Error::Internal(message(&*panic));
+    // The thread takes `done` out of here. Tokio panics when there is no thread to be had; then it is still there.
+    let slot = Arc::new(Mutex::new(Some(done)));
+    let done = slot.clone();
+    let task = move || {
+        let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(internal(panic)));
+        let done = lock(&done).take();
+        if let Some(done) = done {
+            done(result);
         }
-        Err(e) => done(Err(e)),
+    };
+    let started = catch_unwind(AssertUnwindSafe(|| files().map(|files| drop(files.spawn_blocking(task)))));
+    if let Err(e) = started.unwrap_or_else(|panic| Err(internal(panic))) {
+        let done = lock(&slot).take();
+        if let Some(done) = done {
+            done(Err(e));
+        }
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic while loading".into())
 }
@@ -113,7 +123,7 @@ fn wait<T: Send + 'static>(call: impl FnOnce(Done<T>)) -> Result<T> {
         // The receiver waits below.
         let _ = send.send(result);
     }));
-    receive.recv().unwrap_or(Err(Error::Disposed { what: "backend" }))
+    receive.recv().unwrap_or(Err(Error::Disposed { what: "the backend" }))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -144,7 +154,7 @@ fn load(backend: &Backend, path: &Path, options: LoadOptions) -> Result<Weights>
     let check = || if cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) };
     check()?;
     if backend.is_closed() {
-        return Err(Error::Disposed { what: "backend" });
+        return Err(Error::Disposed { what: "the backend" });
     }
     let (mut gguf, sources) = open_model(path)?;
     let infos = chosen(&mut gguf, names)?;
@@ -318,7 +328,7 @@ fn place(backend: &Backend, items: &[Item]) -> Result<(Vec<DeviceBuffer>, Vec<Te
             made[i] = Some(result?);
         }
         for tensor in made {
-            tensors.push(tensor.ok_or(Error::Disposed { what: "backend" })?);
+            tensors.push(tensor.ok_or(Error::Disposed { what: "the backend" })?);
         }
     }
     Ok((memory, tensors))
@@ -426,14 +436,14 @@ impl Load<'_> {
         let source = &self.sources[info.shard];
         let sizes = conversion.part_bytes(elements).map(|n| n as usize);
 
-        let mut lease = staging.take()?;
-        let memory = lease.memory.as_mut().expect("a lease has its memory until it is given back").as_mut_slice();
+        let mut memory = staging.take()?;
+        let bytes = memory.as_mut_slice();
         if conversion.layout.is_verbatim() && !conversion.converts() {
-            source.read(offset, &mut memory[..sizes[0]])?;
+            source.read(offset, &mut bytes[..sizes[0]])?;
         } else {
             raw.resize(source_bytes as usize, 0);
             source.read(offset, raw)?;
-            let (quants, rest) = memory.split_at_mut(sizes[0]);
+            let (quants, rest) = bytes.split_at_mut(sizes[0]);
             let (scales, offsets) = rest.split_at_mut(sizes[1]);
             match conversion.run(raw, [quants, scales, &mut offsets[..sizes[2]]]) {
                 Ok(saturated) => {
@@ -441,7 +451,7 @@ impl Load<'_> {
                 }
                 Err(NotFinite { .. }) => {
                     item.refused.store(true, Ordering::Relaxed);
-                    lease.outcome = Ok(());
+                    staging.idle.push(memory);
                     return Ok(());
                 }
             }
@@ -459,18 +469,16 @@ impl Load<'_> {
             }
             at += sizes[k];
         }
-        lease.chunk = Some((chunk.item, source_bytes));
         let storage = tensor.memory()?;
         let base = storage.address() + tensor.memory_offset();
-        self.backend.submit(move |worker: &mut Worker| {
-            let memory = lease.memory.as_ref().expect("a lease has its memory until it is given back").as_slice();
-            let sent = copies.into_iter().try_for_each(|(to, from)| worker.h2d(base + to, &memory[from]));
+        let returned = staging.expect(chunk.item, source_bytes);
+        self.backend.submit_or(returned, move |worker: &mut Worker, done| {
+            let bytes = memory.as_slice();
+            let sent = copies.into_iter().try_for_each(|(to, from)| worker.h2d(base + to, &bytes[from]));
             // Copies that were started read the staging buffer until the stream is past them, even if a later one failed.
-            worker.settle_after(storage, move |settled| {
-                let mut lease = lease;
-                lease.outcome = sent.and(settled);
-            });
-        })
+            worker.settle_after(storage, move |settled| done(sent.and(settled).map(|()| memory)));
+        });
+        Ok(())
     }
 
     /// A copy is past: its chunk is done.
@@ -484,25 +492,8 @@ impl Load<'_> {
     }
 }
 
-/// A staging buffer on its way: to the lane's converter, to the worker, and back when it is dropped.
-struct Lease {
-    memory: Option<PinnedMem>,
-    /// Item and bytes of the file, once there is something in it.
-    chunk: Option<(usize, u64)>,
-    /// What the lane learns; a lease that is dropped on the way was dropped by a closing backend.
-    outcome: Result<()>,
-    home: mpsc::Sender<Returned>,
-}
-
-type Returned = (Option<PinnedMem>, Option<(usize, u64)>, Result<()>);
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let outcome = std::mem::replace(&mut self.outcome, Ok(()));
-        // A lane that is over needs no buffer.
-        let _ = self.home.send((self.memory.take(), self.chunk.take(), outcome));
-    }
-}
+/// A chunk whose copies are past or failed: item, bytes of the file, and the staging buffer.
+type Returned = (usize, u64, Result<PinnedMem>);
 
 /// The staging buffers of one lane.
 struct Staging<'a> {
@@ -527,35 +518,38 @@ impl<'a> Staging<'a> {
     }
 
     /// A buffer that no copy reads any more. Reports the error of a copy that was started before.
-    fn take(&mut self) -> Result<Lease> {
-        if self.idle.is_empty() {
-            if self.made < STAGING_PER_LANE {
-                let bytes = self.bytes;
-                let memory = wait(|done| {
-                    self.load.backend.submit_or(done, move |worker, done| done(worker.pinned(bytes)));
-                })?;
-                self.made += 1;
-                self.idle.push(memory);
-            } else {
-                self.receive()?;
+    fn take(&mut self) -> Result<PinnedMem> {
+        loop {
+            if let Some(memory) = self.idle.pop() {
+                return Ok(memory);
             }
+            if self.made == STAGING_PER_LANE {
+                self.receive()?;
+                continue;
+            }
+            let bytes = self.bytes;
+            let memory = wait(|done| {
+                self.load.backend.submit_or(done, move |worker, done| done(worker.pinned(bytes)));
+            })?;
+            self.made += 1;
+            return Ok(memory);
         }
-        let memory = self.idle.pop().ok_or(Error::Disposed { what: "backend" })?;
+    }
+
+    /// What the task of a chunk has to call with its buffer.
+    fn expect(&mut self, item: usize, bytes: u64) -> Done<PinnedMem> {
         self.out += 1;
-        let outcome = Err(Error::Disposed { what: "backend" });
-        Ok(Lease { memory: Some(memory), chunk: None, outcome, home: self.home.clone() })
+        let home = self.home.clone();
+        // Nobody is there any more after a panic in the lane.
+        Box::new(move |result| drop(home.send((item, bytes, result))))
     }
 
     fn receive(&mut self) -> Result<()> {
-        let (memory, chunk, outcome) = self.returned.recv().expect("this struct holds a sender");
+        let (item, bytes, result) = self.returned.recv().expect("this struct holds a sender");
         self.out -= 1;
-        self.idle.extend(memory);
-        if outcome.is_ok()
-            && let Some((item, bytes)) = chunk
-        {
-            self.load.count(item, bytes);
-        }
-        outcome
+        self.idle.push(result?);
+        self.load.count(item, bytes);
+        Ok(())
     }
 
     /// Waits for all that is out; the first error of what was started.
@@ -571,7 +565,7 @@ impl<'a> Staging<'a> {
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        // After a panic in the lane: nothing of the load may go back while a copy reads or writes it.
+        // After a panic in the lane: the load is not over while its copies run.
         let _ = self.drain();
     }
 }

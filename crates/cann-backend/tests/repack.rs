@@ -133,10 +133,10 @@ fn chunks_in_any_order_store_the_same_bytes() {
     }
 }
 
-fn run(conversion: Conversion, data: &[u8], elements: u64, threads: usize) -> Result<([Vec<u8>; 3], u64), NotFinite> {
+fn run(conversion: Conversion, data: &[u8], elements: u64) -> Result<([Vec<u8>; 3], u64), NotFinite> {
     let mut parts = conversion.part_bytes(elements).map(|n| vec![0xaa; n as usize]);
     let [q, s, o] = &mut parts;
-    let saturated = conversion.run_on(threads, data, [q, s, o])?;
+    let saturated = conversion.run(data, [q, s, o])?;
     Ok((parts, saturated))
 }
 
@@ -170,7 +170,7 @@ fn conversions_keep_their_bounds() {
             let conversion = Conversion::choose(ty, convert, device).unwrap();
             let elements = conversion.unit() * if conversion.unit() == 1 { 5000 } else { 77 };
             let data = blocks(ty, elements as usize, random);
-            let (parts, saturated) = run(conversion, &data, elements, 1).unwrap();
+            let (parts, saturated) = run(conversion, &data, elements).unwrap();
             assert_eq!(saturated, 0);
             let source = values(ty, &data);
             let stored = device_values(conversion, &parts);
@@ -193,7 +193,7 @@ fn conversions_keep_their_bounds() {
 }
 
 #[test]
-fn threads_and_pieces_change_nothing() {
+fn pieces_change_nothing() {
     let random = &mut Random(5);
     for ty in [GgmlType::Q4_1, GgmlType::Q4K, GgmlType::Q6K, GgmlType::Q5_0, GgmlType::Bf16] {
         for convert in [Convert::Auto, Convert::F16, Convert::Q8_0] {
@@ -201,13 +201,12 @@ fn threads_and_pieces_change_nothing() {
             let unit = conversion.unit();
             for units in [0, 1, 2, 3, 40, 111] {
                 let data = blocks(ty, (units * unit) as usize, random);
-                let whole = run(conversion, &data, units * unit, 1).unwrap();
-                assert!(run(conversion, &data, units * unit, 3).unwrap() == whole);
+                let whole = run(conversion, &data, units * unit).unwrap();
                 let mut joined: [Vec<u8>; 3] = Default::default();
                 let bytes = conversion.source_bytes(unit) as usize;
                 for piece in data.chunks(bytes * 7) {
                     let elements = (piece.len() / bytes) as u64 * unit;
-                    for (joined, part) in joined.iter_mut().zip(run(conversion, piece, elements, 1).unwrap().0) {
+                    for (joined, part) in joined.iter_mut().zip(run(conversion, piece, elements).unwrap().0) {
                         joined.extend(part);
                     }
                 }
@@ -226,13 +225,11 @@ fn what_is_not_finite_becomes_f16() {
         let mut data = blocks(ty, 9 * 256, random);
         let block = 256 / ty.block_len() * 7 * ty.block_bytes();
         data[block + at..][..2].copy_from_slice(&infinite);
-        for threads in [1, 2] {
-            let error = run(conversion, &data, 9 * 256, threads).unwrap_err();
-            assert!((56..64).contains(&error.block), "{ty}: {error}");
-        }
+        let error = run(conversion, &data, 9 * 256).unwrap_err();
+        assert!((56..64).contains(&error.block), "{ty}: {error}");
         let half = conversion.as_f16();
         assert_eq!((half.to, half.layout), (GgmlType::F16, Layout::Plain));
-        let (parts, _) = run(half, &data, 9 * 256, 1).unwrap();
+        let (parts, _) = run(half, &data, 9 * 256).unwrap();
         for (x, y) in values(ty, &data).into_iter().zip(values(GgmlType::F16, &parts[0])) {
             assert_eq!((x.is_nan(), x.is_infinite()), (y.is_nan(), y.is_infinite()));
         }
@@ -244,7 +241,7 @@ fn f16_saturates_and_counts() {
     let source = [1e30f32, -1e6, 65504.0, f32::INFINITY, f32::NEG_INFINITY, 3.0];
     let data: Vec<u8> = source.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
     let conversion = Conversion::choose(GgmlType::Bf16, Convert::Auto, WEAK).unwrap();
-    let (parts, saturated) = run(conversion, &data, 6, 1).unwrap();
+    let (parts, saturated) = run(conversion, &data, 6).unwrap();
     // 65504 is no bf16: it became 65536.
     assert_eq!(saturated, 3);
     let stored = values(GgmlType::F16, &parts[0]);

@@ -2,12 +2,14 @@
 
 mod samples;
 
+use std::ffi::c_void;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
+use acl_sys::{AclApi, aclError, aclrtMemcpyKind, aclrtStream};
 use cann_backend::repack::Layout;
 use cann_backend::repack::convert::Convert;
 use cann_backend::upload::{LoadOptions, Progress, read_gguf};
@@ -26,14 +28,19 @@ fn wait<T: Send + 'static>(call: impl FnOnce(Done<T>)) -> Result<T> {
 }
 
 fn open() -> Backend {
-    static REGISTRY: OnceLock<Arc<Registry>> = OnceLock::new();
-    let registry = REGISTRY.get_or_init(|| {
-        let config = acl_host::Config { memory_bytes: Some(DEVICE_BYTES), ..Default::default() };
+    open_with(acl_host::api())
+}
+
+fn open_with(api: AclApi) -> Backend {
+    static CONFIGURED: OnceLock<()> = OnceLock::new();
+    CONFIGURED.get_or_init(|| {
+        let soc = Some("Host".to_owned());
+        let config = acl_host::Config { memory_bytes: Some(DEVICE_BYTES), soc, ..Default::default() };
         acl_host::configure(config).unwrap();
-        let api = Arc::new(acl_host::api());
-        Arc::new(Registry::new(vec![DriverEntry { api, kind: DriverKind::Host, prefix: "HOST", description: None }]))
     });
-    wait(|done| Backend::open(registry.clone(), OpenOptions::default(), done)).unwrap()
+    let driver = DriverEntry { api: Arc::new(api), kind: DriverKind::Host, prefix: "HOST", description: None };
+    let registry = Arc::new(Registry::new(vec![driver]));
+    wait(|done| Backend::open(registry, OpenOptions::default(), done)).unwrap()
 }
 
 /// A file in the temporary folder that goes when the test ends.
@@ -313,7 +320,7 @@ fn a_model_that_does_not_fit_is_refused_before_it_is_read() {
     let options = LoadOptions { progress: Some(Box::new(|_| panic!("nothing is read"))), ..Default::default() };
     let error = load(&backend, &files[0].0, options).err().unwrap();
     let Error::OutOfMemory { requested_bytes, free_bytes, tensor, .. } = error else { panic!("{error:?}") };
-    assert!(requested_bytes >= 3 * 600 << 20, "{requested_bytes}");
+    assert!(requested_bytes >= (3 * 600) << 20, "{requested_bytes}");
     assert!(free_bytes.is_none_or(|free| free <= DEVICE_BYTES as u64), "{free_bytes:?}");
     assert_eq!(tensor.as_deref(), Some("part1"));
     assert_unharmed(&backend);
@@ -357,6 +364,48 @@ fn closing_and_panics_end_a_load() {
         LoadOptions { progress: Some(Box::new(move |_| closing.close(Box::new(|_| ())))), ..Default::default() };
     assert!(matches!(load(&backend, &file.0, options), Err(Error::Disposed { .. })));
     assert!(matches!(load(&backend, &file.0, LoadOptions::default()), Err(Error::Disposed { .. })));
+}
+
+static COPIES_LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+unsafe extern "C" fn copy_that_fails_later(
+    dst: *mut c_void,
+    dst_bytes: usize,
+    src: *const c_void,
+    bytes: usize,
+    kind: aclrtMemcpyKind,
+    stream: aclrtStream,
+) -> aclError {
+    let left = COPIES_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| Some(n.saturating_sub(1))).unwrap();
+    if left == 0 {
+        return 207_006;
+    }
+    // SAFETY: the arguments are the caller's, unchanged.
+    unsafe { (acl_host::api().aclrtMemcpyAsync)(dst, dst_bytes, src, bytes, kind, stream) }
+}
+
+#[test]
+fn a_copy_that_fails_ends_the_load() {
+    let mut api = acl_host::api();
+    api.aclrtMemcpyAsync = copy_that_fails_later;
+    let backend = open_with(api);
+    let data = blocks(GgmlType::Q4_1, 12 << 20, &mut Random(8));
+    let file = Temp::gguf(&Writer::new().tensor("t", GgmlType::Q4_1, [1 << 10, 12 << 10], data));
+    let mut failures = 0;
+    for n in 0.. {
+        COPIES_LEFT.store(n, Ordering::Relaxed);
+        let result = load(&backend, &file.0, LoadOptions::default());
+        COPIES_LEFT.store(u64::MAX, Ordering::Relaxed);
+        match result {
+            Ok(_) => break,
+            Err(Error::Acl { call, code, .. }) => assert_eq!((call, code), ("aclrtMemcpyAsync", 207_006)),
+            Err(e) => panic!("{e:?}"),
+        }
+        failures += 1;
+        assert_unharmed(&backend);
+    }
+    // Quants, scales and offsets of at least two chunks.
+    assert!(failures >= 6, "{failures}");
 }
 
 #[test]

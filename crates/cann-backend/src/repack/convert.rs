@@ -102,11 +102,6 @@ impl Conversion {
         self.from != self.to
     }
 
-    /// Whether a second thread is worth its start: the layouts alone are as fast as memory.
-    pub fn is_expensive(self) -> bool {
-        self.converts() && self.to != GgmlType::Q4_1
-    }
-
     /// Elements that are converted together: pieces are multiples of it.
     pub fn unit(self) -> u64 {
         (self.from.block_len() as u64).max(self.to.block_len() as u64)
@@ -135,35 +130,6 @@ impl Conversion {
             (from, GgmlType::Q8_0) => to_q8_0(from, src, quants, scales).map(|()| 0),
             (from, _) => Ok(to_f16(from, src, quants)),
         }
-    }
-
-    /// As [`Conversion::run`], over `threads` threads.
-    pub fn run_on(self, threads: usize, src: &[u8], parts: [&mut [u8]; 3]) -> Result<u64, NotFinite> {
-        let units = src.len() as u64 / self.source_bytes(self.unit());
-        let elements = units.div_ceil(threads.max(1) as u64) * self.unit();
-        if threads < 2 || elements == 0 {
-            return self.run(src, parts);
-        }
-        let (bytes, part_bytes) = (self.source_bytes(elements) as usize, self.part_bytes(elements));
-        std::thread::scope(|scope| {
-            let mut rest = parts;
-            let mut running = Vec::new();
-            for src in src.chunks(bytes) {
-                let mut piece: [&mut [u8]; 3] = Default::default();
-                for (k, (piece, rest)) in piece.iter_mut().zip(&mut rest).enumerate() {
-                    let at = (part_bytes[k] as usize).min(rest.len());
-                    (*piece, *rest) = std::mem::take(rest).split_at_mut(at);
-                }
-                running.push(scope.spawn(move || self.run(src, piece)));
-            }
-            let groups = (elements / GROUP) as usize;
-            let mut saturated = 0;
-            for (i, thread) in running.into_iter().enumerate() {
-                let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                saturated += result.map_err(|e| NotFinite { block: i * groups + e.block })?;
-            }
-            Ok(saturated)
-        })
     }
 }
 

@@ -135,7 +135,12 @@ pub fn touched(layout: Layout, ty: GgmlType, elements: u64, bytes: Range<u64>) -
     let length = bytes.end - bytes.start;
     let some = |range: Range<u64>| (!range.is_empty()).then_some(range);
     let Some(sizes) = layout.parts() else {
-        return Some(Touched { within: 0..length, whole: true, parts: [some(bytes.clone()), None, None], blocks: bytes });
+        return Some(Touched {
+            within: 0..length,
+            whole: true,
+            parts: [some(bytes.clone()), None, None],
+            blocks: bytes,
+        });
     };
     let block_bytes = ty.block_bytes() as u64;
     let first = bytes.start / block_bytes;
@@ -166,7 +171,10 @@ mod tests {
             let layout = Layout::native(ty);
             assert!(layout.holds(ty));
             assert_eq!(layout.device_bytes(ty, 512), ty.row_bytes(512));
-            assert_eq!(layout.device_bytes(ty, u64::MAX / 256 * 256).is_some(), ty.row_bytes(u64::MAX / 256 * 256).is_some());
+            assert_eq!(
+                layout.device_bytes(ty, u64::MAX / 256 * 256).is_some(),
+                ty.row_bytes(u64::MAX / 256 * 256).is_some()
+            );
         }
         assert_eq!(Layout::Q8_0.device_bytes(GgmlType::Q4_0, 32), None);
         assert_eq!(Layout::Q8_0.device_bytes(GgmlType::Q8_0, 33), None);

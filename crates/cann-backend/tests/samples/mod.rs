@@ -1,5 +1,8 @@
 //! Random bytes and blocks for tests that need data of every type.
 
+// Each test binary uses some of it.
+#![allow(dead_code)]
+
 use gguf::GgmlType;
 use half::f16;
 
