@@ -4,7 +4,7 @@
 //! computes. Phase one boxes it as an [`Executor`], phase two hands the closure to the stream. A repeatable executor stays,
 //! and running it again costs one reference count.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use acl_sys::*;
 
 use crate::kernels::team::Team;
-use crate::runtime::{DevicePtr, Launch, Work, config, context, live, submit};
-use crate::tensor::Elem;
+use crate::runtime::{DevicePtr, Launch, Work, config, context, live, memory, submit};
+use crate::tensor::{Elem, View};
 
 /// Elements of cheap work below which a second thread does not pay.
 const GRAIN: usize = 32 << 10;
@@ -45,6 +45,38 @@ impl Refusal {
 thread_local! {
     /// The operator whose phase one this thread is in.
     static CURRENT: Cell<&'static str> = const { Cell::new("") };
+    /// Its tensors so far, in checked mode.
+    static ARGUMENTS: RefCell<Vec<Argument>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What checked mode remembers of a tensor until phase two.
+struct Argument {
+    name: String,
+    start: usize,
+    bytes: usize,
+}
+
+/// A tensor becomes an argument of the operator whose phase one this thread is in.
+pub(crate) fn note_argument(name: &str, view: &View) {
+    if config::settings().check && !view.is_empty() {
+        let (start, end) = view.span();
+        ARGUMENTS.with_borrow_mut(|all| all.push(Argument { name: name.into(), start, bytes: end - start }));
+    }
+}
+
+/// Checked mode: all that a call touches is live device memory.
+fn check_arguments(name: &str, arguments: &[Argument], workspace: usize, needed: usize) -> Result<(), aclnnStatus> {
+    let workspace = (needed > 0).then_some(("workspace", workspace, needed));
+    for (what, start, bytes) in arguments.iter().map(|a| (a.name.as_str(), a.start, a.bytes)).chain(workspace) {
+        let problem = match memory::find(start, bytes) {
+            Some(found) if found.device.is_some() => continue,
+            Some(_) => "is host memory",
+            None => "is not inside live device memory",
+        };
+        let message = format!("{name}: {what} at {start:#x}, {bytes} bytes, {problem}");
+        return Err(context::fail(ACLNN_ERR_RUNTIME_ERROR, message));
+    }
+    Ok(())
 }
 
 /// A checked operator call.
@@ -177,6 +209,8 @@ struct Executor {
     magic: u64,
     op: Op,
     repeatable: bool,
+    /// Empty unless in checked mode.
+    arguments: Vec<Argument>,
 }
 
 impl Drop for Executor {
@@ -210,11 +244,12 @@ pub(crate) unsafe fn phase_one(
     let before = CURRENT.replace(name);
     let checked = catch_unwind(AssertUnwindSafe(check));
     CURRENT.set(before);
+    let arguments = ARGUMENTS.take();
     match checked {
         Ok(Ok(op)) => {
             let bytes = op.workspace_bytes as u64;
             live::EXECUTORS.add();
-            let boxed = Box::new(Executor { magic: MAGIC, op, repeatable: false });
+            let boxed = Box::new(Executor { magic: MAGIC, op, repeatable: false, arguments });
             // SAFETY: not null, and the caller promises they are writable.
             unsafe {
                 *workspace_bytes = bytes;
@@ -244,18 +279,26 @@ pub(crate) unsafe fn phase_two(
         return context::fail(ACLNN_ERR_PARAM_NULLPTR, format!("{name}: the executor is null or already used"));
     };
     // SAFETY: checked by its magic word; the caller holds it alone.
-    let (needed, body, repeatable) =
-        unsafe { ((*held).op.workspace_bytes, (*held).op.body.clone(), (*held).repeatable) };
-    let lacking = needed > 0 && (workspace.is_null() || workspace_bytes < needed as u64);
-    if lacking || !repeatable {
+    let (needed, body, repeatable, checked) = unsafe {
+        let held = &*held;
+        let needed = held.op.workspace_bytes;
+        let lacking = needed > 0 && (workspace.is_null() || workspace_bytes < needed as u64);
+        let checked = if lacking {
+            let got = format!("got {workspace_bytes} at {workspace:p}");
+            Err(context::fail(ACLNN_ERR_PARAM_NULLPTR, format!("{name}: needs {needed} bytes of workspace, {got}")))
+        } else if config::settings().check && held.op.body.is_some() {
+            check_arguments(name, &held.arguments, workspace.addr(), needed)
+        } else {
+            Ok(())
+        };
+        (needed, held.op.body.clone(), held.repeatable, checked)
+    };
+    if !repeatable || (needed > 0 && workspace.is_null()) {
         // SAFETY: made by `Box::into_raw` in phase one; whoever passed it gives it up.
         drop(unsafe { Box::from_raw(held) });
     }
-    if lacking {
-        return context::fail(
-            ACLNN_ERR_PARAM_NULLPTR,
-            format!("{name}: needs {needed} bytes of workspace, got {workspace_bytes} at {workspace:p}"),
-        );
+    if let Err(code) = checked {
+        return code;
     }
     let Some(op) = body else {
         return ACL_SUCCESS;

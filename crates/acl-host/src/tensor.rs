@@ -21,6 +21,9 @@ use crate::kernels::convert;
 /// The most dims a tensor may have.
 pub(crate) const MAX_RANK: usize = 8;
 
+/// Below this no system maps memory: what begins there is an offset from a null pointer.
+const LOWEST_ADDRESS: usize = 4096;
+
 /// Element types the device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DType {
@@ -442,6 +445,11 @@ impl View {
             }
         }
         true
+    }
+
+    /// Elements and no address for them: legal to describe, not to compute on.
+    pub(crate) fn lacks_memory(&self) -> bool {
+        !self.is_empty() && self.span().0 < LOWEST_ADDRESS
     }
 
     /// The address of the first element, of a type that is not packed.
@@ -1019,4 +1027,133 @@ pub(crate) fn promote_scalar(tensor: DType, scalar: DType) -> DType {
 /// Whether a result computed in `from` may be written to an output of type `to`.
 pub(crate) fn convertible(from: DType, to: DType) -> bool {
     from == to || from == DType::Bool || to != DType::Bool
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(dtype: DType, dims: &[usize], memory: &mut [f32]) -> View {
+        memory.iter_mut().enumerate().for_each(|(i, m)| *m = i as f32);
+        View::packed(memory.as_mut_ptr().cast(), dtype, dims)
+    }
+
+    fn all(view: &View) -> Vec<f32> {
+        let mut out = vec![0.0; view.numel()];
+        view.read_copy(0, &mut out);
+        out
+    }
+
+    #[test]
+    fn views_of_views_read_what_they_should() {
+        let mut memory = [0f32; 24];
+        let v = counted(DType::F32, &[2, 3, 4], &mut memory);
+        assert_eq!(all(&v), memory);
+        let at = |v: &View, index: usize| v.get::<f32>(index);
+        let p = v.permuted(&[2, 0, 1]);
+        assert_eq!((p.dims(), at(&p, 0), at(&p, 1), at(&p, 3), at(&p, 6)), (&[4, 2, 3][..], 0.0, 4.0, 12.0, 1.0));
+        assert_eq!(all(&v.axis_last(1)), all(&v.permuted(&[0, 2, 1])));
+        assert_eq!(all(&v.transposed()), all(&v.permuted(&[0, 2, 1])));
+        assert_eq!(all(&v.narrowed(1, 0, 2, 2).selected(0, 1)), [12.0, 13.0, 14.0, 15.0, 20.0, 21.0, 22.0, 23.0]);
+        assert_eq!(all(&v.selected(2, 3).selected(0, 0).reversed(0)), [11.0, 7.0, 3.0]);
+        assert_eq!(all(&v.selected(0, 0).selected(0, 0).broadcast_to(&[2, 4]).unwrap())[4..], memory[..4]);
+        assert!(v.broadcast_to(&[2, 3, 5]).is_none() && v.broadcast_to(&[3, 4]).is_none());
+        assert_eq!(v.merged_from(1).unwrap().dims(), [2, 12]);
+        assert!(v.transposed().merged_from(1).is_none());
+        assert_eq!(v.rows_merged(0).dims(), [6, 4]);
+        assert_eq!(v.with_unit_dim(3).dims(), [2, 3, 4, 1]);
+        assert_eq!(v.reshaped(&[4, 6]).unwrap().dims(), [4, 6]);
+        assert!(v.transposed().reshaped(&[24]).is_none());
+    }
+
+    #[test]
+    fn collapsing_keeps_the_elements_in_order() {
+        let mut memory = [0f32; 24];
+        let v = counted(DType::F32, &[2, 1, 3, 4], &mut memory);
+        assert_eq!(v.collapsed().dims(), [24]);
+        assert_eq!(v.narrowed(3, 0, 2, 1).collapsed().dims(), [6, 2]);
+        assert_eq!(v.narrowed(2, 0, 2, 1).collapsed().dims(), [2, 8]);
+        for view in [v, v.transposed(), v.permuted(&[3, 1, 0, 2]), v.narrowed(2, 1, 2, 1), v.narrowed(3, 1, 1, 1)] {
+            assert_eq!(all(&view.collapsed()), all(&view));
+            for start in 0..view.numel() {
+                for len in 1..=view.numel() - start {
+                    let mut part = vec![0.0; len];
+                    assert_eq!(view.read(start, &mut part), &all(&view)[start..start + len]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_lent_only_where_it_lies_as_asked() {
+        let mut memory = [0f32; 24];
+        let v = counted(DType::F32, &[2, 3, 4], &mut memory);
+        assert_eq!(v.slice::<f32>(5, 19), Some(&memory[5..]));
+        assert_eq!(v.slice::<f32>(5, 20), None);
+        assert_eq!(v.slice::<i32>(0, 4), None);
+        let rows = v.narrowed(2, 1, 2, 1);
+        assert_eq!(rows.slice::<f32>(2, 2), Some(&memory[5..7]));
+        assert_eq!(rows.slice::<f32>(1, 2), None);
+        assert_eq!(v.transposed().slice::<f32>(0, 2), None);
+        let mut bytes = [0u64; 4];
+        let odd = View::packed(bytes.as_mut_ptr().cast::<u8>().wrapping_add(1), DType::F32, &[3]);
+        assert_eq!(odd.slice::<f32>(0, 3), None);
+        odd.write(0, &[1.5f32, -2.0, 3.0]);
+        assert_eq!(all(&odd), [1.5, -2.0, 3.0]);
+    }
+
+    #[test]
+    fn writing_converts_and_touches_nothing_else() {
+        let mut memory = [7u16; 12];
+        let v = View::packed(memory.as_mut_ptr().cast(), DType::F16, &[3, 4]).narrowed(1, 1, 2, 1);
+        v.write(0, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 65520.0]);
+        assert_eq!(all(&v), [1.0, 2.0, 3.0, 4.0, 5.0, f32::INFINITY]);
+        assert_eq!([memory[0], memory[3], memory[4], memory[11]], [7; 4]);
+    }
+
+    #[test]
+    fn packed_elements_have_the_even_one_low() {
+        let mut memory = [0u8; 3];
+        let v = View::packed(memory.as_mut_ptr(), DType::I4, &[6]);
+        v.write(0, &[1i64, -1, 7, -8, 0, 3]);
+        assert_eq!(memory, [0xf1, 0x87, 0x30]);
+        assert_eq!(all(&v.narrowed(0, 1, 2, 2)), [-1.0, -8.0]);
+        assert_eq!(v.narrowed(0, 2, 3, 1).span().1 - v.narrowed(0, 2, 3, 1).span().0, 2);
+    }
+
+    #[test]
+    fn overlap_is_about_addresses() {
+        let mut memory = [0f32; 24];
+        let v = counted(DType::F32, &[24], &mut memory);
+        let (low, high) = (v.narrowed(0, 0, 12, 1), v.narrowed(0, 12, 12, 1));
+        assert!(!low.overlaps(&high) && low.overlaps(&v.narrowed(0, 11, 2, 1)));
+        assert!(low.reversed(0).overlaps(&v.narrowed(0, 0, 1, 1)));
+        assert!(low.same_place(&low.reshaped(&[3, 4]).unwrap()) && !low.same_place(&high));
+        assert!(!v.narrowed(0, 0, 0, 1).overlaps(&v));
+    }
+
+    #[test]
+    fn promotion_follows_the_rules() {
+        use DType::*;
+        for (a, b, want) in [
+            (F16, F16, Some(F16)),
+            (F16, BF16, Some(F32)),
+            (BF16, F32, Some(F32)),
+            (F32, F64, Some(F64)),
+            (I64, F16, Some(F16)),
+            (Bool, BF16, Some(BF16)),
+            (I8, U8, Some(I16)),
+            (U8, I32, Some(I32)),
+            (I8, I64, Some(I64)),
+            (Bool, U8, Some(U8)),
+            (U32, I32, None),
+            (U32, U32, Some(U32)),
+        ] {
+            assert_eq!((promote(a, b), promote(b, a)), (want, want), "{a:?} {b:?}");
+        }
+        assert_eq!(promote_scalar(F16, F32), F16);
+        assert_eq!(promote_scalar(I32, F32), F32);
+        assert_eq!(promote_scalar(Bool, I64), I64);
+        assert!(convertible(Bool, F32) && convertible(F32, I8) && !convertible(F32, Bool));
+    }
 }

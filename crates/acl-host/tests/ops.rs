@@ -28,13 +28,16 @@ fn erf(x: f64) -> f64 {
     (f(0.0) + inner + f(x)) * h / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
 }
 
+type F1 = fn(f64) -> f64;
+type F2 = fn(f64, f64) -> f64;
+type BinaryCall<'a> = Box<dyn Fn(&Tensor, &Tensor, &Tensor) -> Result<(), i32> + 'a>;
 type UnaryCall = fn(&Device, *const aclTensor, *mut aclTensor) -> Result<(), i32>;
 
 #[test]
 fn unary_formulas() {
     let d = device();
     let gelu = |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh());
-    let cases: Vec<(&str, UnaryCall, fn(f64) -> f64)> = vec![
+    let cases: Vec<(&str, UnaryCall, F1)> = vec![
         ("abs", Device::aclnnAbs, f64::abs),
         ("ceil", Device::aclnnCeil, f64::ceil),
         ("cos", Device::aclnnCos, f64::cos),
@@ -156,7 +159,7 @@ fn unary_refusals() {
 fn binary_formulas_broadcast_and_alias() {
     let d = device();
     let (a, b) = (numbers(24, 3), numbers(24, 4));
-    let cases: Vec<(&str, Box<dyn Fn(&Tensor, &Tensor, &Tensor) -> Result<(), i32>>, fn(f64, f64) -> f64)> = vec![
+    let cases: Vec<(&str, BinaryCall, F2)> = vec![
         ("add", Box::new(|a, b, o| d.aclnnAdd(a.handle, b.handle, d.f32(1.0).handle, o.handle)), |a, b| a + b),
         ("add 2.5", Box::new(|a, b, o| d.aclnnAdd(a.handle, b.handle, d.f32(2.5).handle, o.handle)), |a, b| {
             a + 2.5 * b
@@ -842,8 +845,23 @@ fn what_cannot_be_a_tensor_is_null() {
     assert!(!make(&[9, 9], ACL_FLOAT, Some(&[i64::MAX, 1]), 0));
     assert!(!make(&[9], ACL_FLOAT, None, -1));
     assert!(!make(&[9], ACL_FLOAT, None, i64::MAX));
-    // SAFETY: null is legal to destroy and not to read.
+    // SAFETY: null is legal to destroy and not to read; a tensor without memory is legal to describe.
     unsafe {
+        let dims = [4i64];
+        let bare = (d.api.aclCreateTensor)(
+            dims.as_ptr(),
+            1,
+            ACL_FLOAT,
+            std::ptr::null(),
+            2,
+            ACL_FORMAT_ND,
+            dims.as_ptr(),
+            1,
+            std::ptr::null_mut(),
+        );
+        assert_eq!(d.aclnnInplaceZero(bare), NULLPTR);
+        assert!(d.message().contains("memory of self_ref"), "{}", d.message());
+        assert_eq!((d.api.aclDestroyTensor)(bare), ACL_SUCCESS);
         assert_eq!((d.api.aclDestroyTensor)(std::ptr::null()), ACL_SUCCESS);
         assert!((d.api.aclCreateScalar)(std::ptr::null_mut(), ACL_FLOAT).is_null());
         assert!((d.api.aclCreateIntArray)(std::ptr::null(), 2).is_null());

@@ -27,7 +27,10 @@ impl TensorList {
             .iter()
             .map(|&t| {
                 // SAFETY: the list's creator promised that its elements stay valid as long as the list.
-                unsafe { look::<Tensor, _>(t) }.cloned().ok_or_else(|| Refusal::null(&format!("an element of {name}")))
+                let tensor = unsafe { look::<Tensor, _>(t) };
+                let tensor = tensor.ok_or_else(|| Refusal::null(&format!("an element of {name}")))?;
+                tensor.admit(name)?;
+                Ok(tensor.clone())
             })
             .collect()
     }
@@ -37,10 +40,23 @@ impl TensorList {
 trait Kind {
     const MAGIC: u64;
     const LIVE: &'static live::Counter;
+
+    /// Checks beyond the magic word when it becomes argument `name` of an operator.
+    fn admit(&self, _name: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
 }
 impl Kind for Tensor {
     const MAGIC: u64 = 0x6163_6c54_656e_736f;
     const LIVE: &'static live::Counter = &live::TENSORS;
+
+    fn admit(&self, name: &str) -> Result<(), Refusal> {
+        if self.lacks_memory() {
+            return Err(Refusal::null(&format!("the memory of {name}")));
+        }
+        executor::note_argument(name, self);
+        Ok(())
+    }
 }
 impl Kind for Scalar {
     const MAGIC: u64 = 0x6163_6c53_6361_6c61;
@@ -259,7 +275,9 @@ macro_rules! from_handle {
             unsafe fn from_c(c: $c, name: &str) -> Result<Self, Refusal> {
                 // SAFETY: the caller's promise.
                 let found: Option<&'a $value> = unsafe { look::<$value, _>(c.cast_const()) };
-                found.map(|v| v as &$target).ok_or_else(|| not_live(c.is_null(), name))
+                let found = found.ok_or_else(|| not_live(c.is_null(), name))?;
+                found.admit(name)?;
+                Ok(found)
             }
         }
 

@@ -230,6 +230,12 @@ impl Device {
         self.describe(of.memory.clone(), of.dtype, dims, strides, offset, ACL_FORMAT_ND)
     }
 
+    /// A descriptor that does not keep the memory: for calls on memory that is gone. The caller destroys it.
+    pub fn dangling(&self, of: &Tensor) -> *mut aclTensor {
+        let mut own = self.view(of, &of.dims, &of.strides, of.offset);
+        std::mem::replace(&mut own.handle, std::ptr::null_mut())
+    }
+
     /// The same view in another format.
     pub fn formatted(&self, of: &Tensor, format: aclFormat) -> Tensor {
         self.describe(of.memory.clone(), of.dtype, &of.dims, &of.strides, of.offset, format)
