@@ -57,7 +57,7 @@ pub(super) fn quantise_groups(
             // A group of equal values m: scale m, quants 0 (nibble 8), offset 1. Others: scale d, offset 8 + min / d.
             let varies = lower.scratch_like(&d, ACL_BOOL);
             lower.call(AclOp::aclnnGtScalar, [d.clone().into(), scalar(0.0), varies.clone().into()])?;
-            let mut either = |lower: &mut Lower, yes: &TensorArg, no: &TensorArg, like: &TensorArg| {
+            let either = |lower: &mut Lower, yes: &TensorArg, no: &TensorArg, like: &TensorArg| {
                 let out = lower.scratch_like(like, ACL_FLOAT);
                 let args = [varies.clone().into(), yes.clone().into(), no.clone().into(), out.clone().into()];
                 lower.call(AclOp::aclnnSWhere, args).map(|()| out)
