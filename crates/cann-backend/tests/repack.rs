@@ -192,6 +192,45 @@ fn conversions_keep_their_bounds() {
     }
 }
 
+/// Subnormal, tiny and huge scales: within the bound, or refused because something does not fit an f16.
+#[test]
+fn extreme_scales_keep_their_bounds_or_are_refused() {
+    let random = &mut Random(7);
+    let types: [(GgmlType, &[usize]); 6] = [
+        (GgmlType::Q4_1, &[0, 2]),
+        (GgmlType::Q4K, &[0, 2]),
+        (GgmlType::Q5_0, &[0]),
+        (GgmlType::Q5_1, &[0, 2]),
+        (GgmlType::Q6K, &[208]),
+        (GgmlType::Mxfp4, &[]),
+    ];
+    for (ty, fields) in types {
+        let conversion = Conversion::choose(ty, Convert::Auto, ABLE).unwrap();
+        let (mut kept, mut refused) = (0, 0);
+        for _ in 0..4000 {
+            let mut data = random.bytes(ty.block_bytes() * (256 / ty.block_len()));
+            for block in data.chunks_mut(ty.block_bytes()) {
+                for &at in fields {
+                    // Any finite f16 of either sign.
+                    let bits = (random.below(0x7c00) | random.below(2) << 15) as u16;
+                    block[at..at + 2].copy_from_slice(&bits.to_le_bytes());
+                }
+            }
+            let Ok((parts, _)) = run(conversion, &data, 256) else {
+                refused += 1;
+                continue;
+            };
+            kept += 1;
+            let stored = device_values(conversion, &parts);
+            for ((x, y), limit) in values(ty, &data).iter().zip(&stored).zip(bounds(ty, conversion.to, &data)) {
+                assert!((x - y).abs() <= limit, "{ty}: {x} became {y}, not within {limit}");
+            }
+        }
+        println!("{ty}: {kept} kept, {refused} refused");
+        assert!(kept > 0);
+    }
+}
+
 #[test]
 fn pieces_change_nothing() {
     let random = &mut Random(5);

@@ -86,7 +86,8 @@ pub fn values(ty: GgmlType, data: &[u8]) -> Vec<f32> {
 pub fn bounds(from: GgmlType, to: GgmlType, data: &[u8]) -> Vec<f32> {
     use GgmlType as T;
     let values = values(from, data);
-    let exact = matches!(from, T::Q4_0 | T::Q5_0 | T::Iq4Nl | T::Tq1_0 | T::Tq2_0 | T::Mxfp4);
+    let exact = matches!(from, T::Q4_0 | T::Q5_0 | T::Iq4Nl | T::Tq1_0 | T::Tq2_0)
+        || from == T::Mxfp4 && data.chunks(17).all(|block| (114..=143).contains(&block[0]));
     match to {
         _ if from == to && to != T::Q4_1 => vec![0.0; values.len()],
         T::F16 => values.iter().map(|x| x.abs() / 2048.0 + 2f32.powi(-25)).collect(),
