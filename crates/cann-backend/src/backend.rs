@@ -57,6 +57,8 @@ pub struct Stats {
     pub queue: QueueStats,
     pub buffers: BufferStats,
     pub copies: CopyStats,
+    /// Releases that failed, in the whole process; each was logged.
+    pub release_errors: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,6 +158,7 @@ impl Backend {
             },
             buffers: BufferStats { count: read(&counters.buffers), bytes: read(&counters.buffer_bytes) },
             copies: CopyStats { peer: read(&counters.peer_copies), staged: read(&counters.staged_copies) },
+            release_errors: crate::acl::status::drop_errors(),
         }
     }
 
@@ -403,10 +406,6 @@ impl Backend {
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
     }
-
-    pub(crate) fn caps_arc(&self) -> Arc<DeviceCaps> {
-        self.0.caps.clone()
-    }
 }
 
 impl std::fmt::Debug for Backend {
@@ -425,10 +424,7 @@ impl Drop for Inner {
 fn open_here(registry: &Registry, options: &OpenOptions) -> Result<(Backend, Worker)> {
     let (slot, index) = registry.slot(options.device.as_ref())?;
     let _span = tracing::info_span!("backend.open", device = slot.target.name).entered();
-    if slot.is_lost() {
-        crate::acl::driver::revive(&slot.target)?;
-        slot.set_lost(false);
-    }
+    slot.revive()?;
     let info = slot.info(index)?;
     let async_mode = options.async_mode.or_else(|| env_switch("GGML_CANN_ASYNC_MODE")).unwrap_or(true);
     let gauges = Arc::<Gauges>::default();

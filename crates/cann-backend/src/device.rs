@@ -150,7 +150,8 @@ impl DriverState {
         let soc = driver::soc_name(api);
         let mut slots = Vec::new();
         for id in 0..i32::try_from(count).unwrap_or(i32::MAX) {
-            let target = Target { api: api.clone(), id, name: format!("{}{id}", self.entry.prefix) };
+            let name = format!("{}{id}", self.entry.prefix);
+            let target = Target { api: api.clone(), id, name, epoch: Default::default() };
             slots.push(Arc::new(DeviceSlot {
                 target,
                 kind: self.entry.kind,
@@ -158,6 +159,7 @@ impl DriverState {
                 description: self.entry.description.clone().unwrap_or_else(|| soc.clone()),
                 probed: OnceLock::new(),
                 lost: AtomicBool::new(false),
+                revival: Mutex::default(),
             }));
         }
         Ok(slots)
@@ -173,6 +175,7 @@ pub(crate) struct DeviceSlot {
     description: String,
     probed: OnceLock<Probed>,
     lost: AtomicBool,
+    revival: Mutex<()>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -218,12 +221,19 @@ impl DeviceSlot {
         self.probed.get().map_or(0, |p| p.budget)
     }
 
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+    pub fn set_lost(&self) {
+        self.lost.store(true, Ordering::Release);
     }
 
-    pub fn set_lost(&self, lost: bool) {
-        self.lost.store(lost, Ordering::Release);
+    /// Resets the device if it is lost. Whoever comes second finds it revived.
+    pub fn revive(&self) -> Result<()> {
+        let _one = self.revival.lock().unwrap_or_else(|e| e.into_inner());
+        if self.lost.load(Ordering::Acquire) {
+            aside(|| driver::revive(&self.target))?;
+            self.lost.store(false, Ordering::Release);
+            tracing::info!(device = self.target.name, "the device was reset after it was lost");
+        }
+        Ok(())
     }
 }
 

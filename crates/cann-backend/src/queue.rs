@@ -101,7 +101,7 @@ impl Shared {
             };
             Shared {
                 id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-                home: Home::new(slot.target.clone(), wake),
+                home: Home::new(slot.target.now(), wake),
                 slot,
                 counters: Counters::default(),
                 state: Mutex::default(),
@@ -209,7 +209,10 @@ impl Shared {
     fn lose(&self, cause: &Error) {
         if self.lost.set(cause.to_string()).is_ok() {
             tracing::error!(device = self.name(), "the device is lost: {cause}");
-            self.slot.set_lost(true);
+            // A backend of before the reset says nothing about the device as it is now.
+            if !self.home.target().epoch.is_over() {
+                self.slot.set_lost();
+            }
         }
         let waiting = std::mem::take(&mut self.lock().tasks);
         drop(waiting);
@@ -267,9 +270,11 @@ struct Promise<T: 'static> {
     done: Option<Done<T>>,
 }
 
+type Orphan = Box<dyn FnOnce(Error)>;
+
 thread_local! {
     /// Promises whose task is unwinding: they are told the panic's message once it is caught.
-    static ORPHANS: RefCell<Vec<Box<dyn FnOnce(Error)>>> = const { RefCell::new(Vec::new()) };
+    static ORPHANS: RefCell<Vec<Orphan>> = const { RefCell::new(Vec::new()) };
 }
 
 impl<T> Promise<T> {
@@ -350,7 +355,7 @@ impl Worker {
         let slot = &shared.slot;
         let home = shared.home.clone();
         home.settle_here();
-        let lease = Lease::new(slot.target.clone())?;
+        let lease = Lease::new(home.target().clone())?;
         let stream = Stream::create(&lease)?;
         let api = slot.target.api.clone();
         let position = Arc::<Position>::default();
@@ -494,11 +499,11 @@ impl Worker {
         self.stream.copy_in(dst, src)
     }
 
-    /// Device to host, done when this returns: after all that is enqueued.
-    pub fn d2h_now(&self, dst: &mut [u8], src: u64) -> Result<()> {
+    /// Device to host, done when this returns: after all that is enqueued, and that settled.
+    pub fn d2h_now(&mut self, dst: &mut [u8], src: u64) -> Result<()> {
         let copied = self.stream.copy_out(dst, src);
         // Even after an error: the slice must not be written after this returns.
-        self.stream.synchronize()?;
+        self.drain()?;
         copied
     }
 
@@ -631,5 +636,92 @@ impl Worker {
         let result = if shared.lost.get().is_some() { Ok(()) } else { result };
         drop(lease);
         shared.finish(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::{Backend, DriverEntry, DriverKind, OpenOptions, Registry};
+
+    fn open() -> Backend {
+        let entry =
+            DriverEntry { api: Arc::new(acl_host::api()), kind: DriverKind::Host, prefix: "HOST", description: None };
+        ask(|done| Backend::open(Arc::new(Registry::new(vec![entry])), OpenOptions::default(), done)).unwrap()
+    }
+
+    fn ask<T: Send + 'static>(what: impl FnOnce(Done<T>)) -> Result<T> {
+        let (to, from) = mpsc::channel();
+        what(Box::new(move |result| drop(to.send(result))));
+        from.recv().expect("an answer")
+    }
+
+    #[test]
+    fn a_panic_rejects_its_own_promise_and_no_other() {
+        let backend = open();
+        let panicked = ask(|done: Done<()>| backend.submit_or(done, |_, _done| panic!("on {}", "purpose")));
+        assert!(matches!(panicked, Err(Error::Internal(text)) if text == "on purpose"));
+        // In a settlement too.
+        backend.submit(|worker| worker.settle_after((), |_| panic!("late"))).unwrap();
+        assert_eq!(ask(|done| backend.submit_or(done, |_, done| done(Ok(5)))).unwrap(), 5);
+        ask(|done| backend.close(done)).unwrap();
+    }
+
+    #[test]
+    fn a_promise_that_is_dropped_is_told_so() {
+        let backend = open();
+        let dropped = ask(|done: Done<()>| backend.submit_or(done, |_, done| drop(done)));
+        assert!(matches!(dropped, Err(Error::Internal(_))));
+    }
+
+    #[test]
+    fn settlements_are_in_order_and_few() {
+        let backend = open();
+        let (to, from) = mpsc::channel();
+        backend
+            .submit(move |worker| {
+                for i in 0..100 {
+                    let to = to.clone();
+                    worker.settle_after(i, move |settled| to.send((i, settled.is_ok())).unwrap());
+                    assert!(worker.flights.len() <= IN_FLIGHT);
+                }
+            })
+            .unwrap();
+        assert!(from.iter().eq((0..100).map(|i| (i, true))));
+    }
+
+    #[test]
+    fn the_scratch_arena_is_shared_and_grows() {
+        let backend = open();
+        ask(|done| {
+            backend.submit_or(done, |worker, done| {
+                let small = worker.scratch(1000).unwrap();
+                let same = worker.scratch(500).unwrap();
+                assert!(Arc::ptr_eq(&small, &same));
+                let large = worker.scratch(9 << 20).unwrap();
+                assert!(large.bytes() >= 9 << 20);
+                // In place with the vmm pool: plans made before see the same address.
+                assert!(worker.pool_kind() != "vmm" || Arc::ptr_eq(&small, &large));
+                done(Ok(()));
+            });
+        })
+        .unwrap();
+        // Another task, so that the one before is gone with what it held.
+        ask(|done| backend.submit_or(done, |_, done| done(Ok(())))).unwrap();
+        assert_eq!(backend.stats().pool.bytes_in_use, 0);
+    }
+
+    #[test]
+    fn memory_let_go_elsewhere_is_freed_by_the_worker() {
+        let backend = open();
+        let mem = ask(|done| backend.submit_or(done, |worker, done| done(worker.device_mem(1000)))).unwrap();
+        drop(mem);
+        ask(|done| backend.close(done)).unwrap();
+        let late = open();
+        let mem = ask(|done| late.submit_or(done, |worker, done| done(worker.device_mem(1000)))).unwrap();
+        ask(|done| late.close(done)).unwrap();
+        drop(mem);
     }
 }

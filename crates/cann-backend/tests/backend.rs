@@ -34,7 +34,7 @@ fn is_disposed<T>(result: Result<T>) -> bool {
 fn devices_are_listed() {
     let registry = registry();
     let devices = registry.devices();
-    assert_eq!(devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["HOST0", "HOST1", "HOST2"]);
+    assert_eq!(devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["HOST0", "HOST1", "HOST2", "HOST3"]);
     for (i, device) in devices.iter().enumerate() {
         assert_eq!((device.index, device.ty, device.soc.as_str()), (i, DeviceType::Cpu, "Host"));
         assert!(device.memory_free > 0 && device.memory_free <= device.memory_total);
@@ -43,7 +43,7 @@ fn devices_are_listed() {
     }
     assert_eq!(registry.find(Some(&Selector::Name("HOST1".into()))).unwrap().index, 1);
     assert_eq!(registry.find(None).unwrap().index, 0);
-    for selector in [Selector::Index(3), Selector::Index(usize::MAX), Selector::Name("CANN0".into())] {
+    for selector in [Selector::Index(4), Selector::Index(usize::MAX), Selector::Name("CANN0".into())] {
         match registry.find(Some(&selector)) {
             Err(Error::NotFound { what: "device", name }) => assert!(name.contains("HOST0"), "{name}"),
             other => panic!("{other:?}"),
@@ -440,4 +440,79 @@ fn memory_that_is_not_there_is_an_error_and_nothing_more() {
         other => panic!("{other:?}"),
     }
     wait(|done| tensor(&backend, GgmlType::F32, &[4]).fill(1, done)).unwrap();
+}
+
+/// A device that dies when told, over the embedded one.
+mod dying {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use acl_sys::{ACL_ERROR_RT_AICORE_EXCEPTION, AclApi, aclError, aclrtEvent, aclrtStream};
+
+    pub static DEAD: AtomicBool = AtomicBool::new(false);
+    static REAL: OnceLock<AclApi> = OnceLock::new();
+
+    unsafe extern "C" fn record(event: aclrtEvent, stream: aclrtStream) -> aclError {
+        if DEAD.load(Ordering::SeqCst) {
+            return ACL_ERROR_RT_AICORE_EXCEPTION;
+        }
+        // SAFETY: passed on as it came.
+        unsafe { (REAL.get().expect("a table").aclrtRecordEvent)(event, stream) }
+    }
+
+    unsafe extern "C" fn synchronize(stream: aclrtStream) -> aclError {
+        if DEAD.load(Ordering::SeqCst) {
+            return ACL_ERROR_RT_AICORE_EXCEPTION;
+        }
+        // SAFETY: as above.
+        unsafe { (REAL.get().expect("a table").aclrtSynchronizeStream)(stream) }
+    }
+
+    unsafe extern "C" fn reset(device: i32) -> aclError {
+        DEAD.store(false, Ordering::SeqCst);
+        // SAFETY: as above.
+        unsafe { (REAL.get().expect("a table").aclrtResetDeviceForce)(device) }
+    }
+
+    pub fn api() -> AclApi {
+        let mut api = REAL.get_or_init(acl_host::api).clone();
+        (api.aclrtRecordEvent, api.aclrtSynchronizeStream, api.aclrtResetDeviceForce) = (record, synchronize, reset);
+        api
+    }
+}
+
+#[test]
+fn a_lost_device_rejects_what_waits_and_can_be_opened_again() {
+    registry();
+    let entry = DriverEntry { api: Arc::new(dying::api()), kind: DriverKind::Host, prefix: "HOST", description: None };
+    let registry = Arc::new(Registry::new(vec![entry]));
+    // No other test uses this device: it is reset.
+    let backend = open_with(&registry, 3, PoolChoice::Auto);
+    let t = tensor(&backend, GgmlType::F32, &[64]);
+    let host = wait(|done| backend.alloc_host_buffer(100, done)).unwrap();
+    let event = wait(|done| backend.create_event(done)).unwrap();
+    wait(|done| backend.synchronize(done)).unwrap();
+    dying::DEAD.store(true, Ordering::SeqCst);
+    let waiting: Vec<_> = (0..50).map(|_| later(|done| t.fill(1, done))).collect();
+    let recorded = later(|done| backend.record(&event, done));
+    for answer in waiting {
+        match answer.get() {
+            Err(Error::DeviceLost { device, cause }) => {
+                assert_eq!(device, "HOST3");
+                assert!(cause.contains("507015"), "{cause}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(recorded.get(), Err(Error::DeviceLost { .. })));
+    assert!(matches!(wait(|done| backend.synchronize(done)), Err(Error::DeviceLost { .. })));
+    assert!(matches!(wait(|done| t.read(0, 1, done)), Err(Error::DeviceLost { .. })));
+    // Opened again while the lost one is still held.
+    let again = open_with(&registry, 3, PoolChoice::Auto);
+    let fresh = tensor(&again, GgmlType::F32, &[64]);
+    write(&fresh, &[7; 256], 0);
+    wait(|done| backend.close(done)).unwrap();
+    drop((backend, t, host, event));
+    assert_eq!(read_all(&fresh), [7; 256]);
+    close(&again);
 }

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use acl_sys::*;
 
@@ -20,6 +21,32 @@ pub(crate) struct Target {
     pub id: i32,
     /// "CANN0", for errors.
     pub name: String,
+    pub epoch: Epoch,
+}
+
+/// The time between two resets of a lost device. What was made in an epoch that is over went with the device: it must not be
+/// destroyed again, its handles may be somebody else's by now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Epoch {
+    resets: Arc<AtomicU64>,
+    born: u64,
+}
+
+impl Epoch {
+    pub fn is_over(&self) -> bool {
+        self.resets.load(Ordering::Acquire) != self.born
+    }
+
+    fn now(&self) -> Epoch {
+        Epoch { resets: self.resets.clone(), born: self.resets.load(Ordering::Acquire) }
+    }
+}
+
+impl Target {
+    /// The same device, for what is made from now on.
+    pub fn now(&self) -> Target {
+        Target { epoch: self.epoch.now(), ..self.clone() }
+    }
 }
 
 thread_local! {
@@ -96,7 +123,10 @@ impl Drop for Lease {
         if BOUND.get() == Some(key(&self.target)) {
             BOUND.set(None);
         }
-        reset_device(&self.target);
+        // The reset of a lost device took this count with it.
+        if !self.target.epoch.is_over() {
+            reset_device(&self.target);
+        }
     }
 }
 
@@ -110,7 +140,7 @@ fn reset_device(target: &Target) {
     dropped(&target.api, AclFn::aclrtResetDevice, unsafe { (target.api.aclrtResetDevice)(target.id) });
 }
 
-/// Runs a question on a thread of its own, which leaves no binding behind.
+/// Runs a call on a thread of its own, which leaves no binding behind.
 pub(crate) fn aside<T: Send>(ask: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("cann-probe".into()).spawn_scoped(scope, ask);
@@ -218,9 +248,11 @@ pub(crate) fn revive(target: &Target) -> Result<()> {
     let api = &target.api;
     if api.has(AclFn::aclrtResetDeviceForce) {
         // SAFETY: takes a number; the backends of the device are lost, their handles answer errors from now on.
-        check(api, AclFn::aclrtResetDeviceForce, unsafe { (api.aclrtResetDeviceForce)(target.id) })
+        check(api, AclFn::aclrtResetDeviceForce, unsafe { (api.aclrtResetDeviceForce)(target.id) })?;
     } else {
         // SAFETY: as above.
-        check(api, AclFn::aclrtResetDevice, unsafe { (api.aclrtResetDevice)(target.id) })
+        check(api, AclFn::aclrtResetDevice, unsafe { (api.aclrtResetDevice)(target.id) })?;
     }
+    target.epoch.resets.fetch_add(1, Ordering::AcqRel);
+    Ok(())
 }

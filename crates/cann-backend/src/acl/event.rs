@@ -60,6 +60,9 @@ impl AclEvent {
 
 impl Drop for AclEvent {
     fn drop(&mut self) {
+        if self.lease.target.epoch.is_over() {
+            return;
+        }
         let api = &self.lease.target.api;
         // SAFETY: the handle is ours and used no more; the lease keeps its device up.
         dropped(api, AclFn::aclrtDestroyEvent, unsafe { (api.aclrtDestroyEvent)(self.raw) });

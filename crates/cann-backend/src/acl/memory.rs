@@ -74,6 +74,9 @@ impl Home {
     }
 
     fn free(&self, address: u64) {
+        if self.target.epoch.is_over() {
+            return;
+        }
         let api = &self.target.api;
         // SAFETY: the address came from aclrtMalloc and was in `live` until now, so it is freed once.
         dropped(api, AclFn::aclrtFree, unsafe { (api.aclrtFree)(address as *mut _) });
@@ -232,10 +235,6 @@ impl PinnedMem {
         self.as_slice().len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             // SAFETY: `bytes` bytes, initialised at allocation, ours until drop.
@@ -276,7 +275,7 @@ impl std::fmt::Debug for PinnedMem {
 
 /// A range of device addresses with no memory behind it yet. Its mappings must be dropped before it.
 pub(crate) struct VirtualRange {
-    api: Arc<AclApi>,
+    target: Target,
     base: u64,
     bytes: u64,
 }
@@ -289,21 +288,18 @@ impl VirtualRange {
         // SAFETY: the pointer is to a local of the right type; no address is expected.
         let code = unsafe { (api.aclrtReserveMemAddress)(&mut base, bytes as usize, 0, std::ptr::null_mut(), 1) };
         check(api, AclFn::aclrtReserveMemAddress, code)?;
-        Ok(VirtualRange { api: api.clone(), base: base as u64, bytes })
+        Ok(VirtualRange { target: target.clone(), base: base as u64, bytes })
     }
 
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Puts new physical memory behind `offset..offset + bytes`, both multiples of the granularity. Nothing is kept on error.
-    pub fn map(&self, target: &Target, offset: u64, bytes: u64) -> Result<Mapping> {
+    pub fn map(&self, offset: u64, bytes: u64) -> Result<Mapping> {
         debug_assert!(offset + bytes <= self.bytes);
-        let (api, prop) = (&self.api, physical_prop(target.id));
+        let target = &self.target;
+        let (api, prop) = (&target.api, physical_prop(target.id));
         let mut handle = std::ptr::null_mut();
         // SAFETY: the pointers are to locals of the right type.
         let code = unsafe { (api.aclrtMallocPhysical)(&mut handle, bytes as usize, &prop, 0) };
@@ -316,7 +312,7 @@ impl VirtualRange {
             });
         }
         check(api, AclFn::aclrtMallocPhysical, code)?;
-        let physical = Physical { api: api.clone(), handle };
+        let physical = Physical { target: target.clone(), handle };
         let address = self.base + offset;
         // SAFETY: the range is ours and nothing is mapped there; the size is the handle's.
         let code = unsafe { (api.aclrtMapMem)(address as *mut _, bytes as usize, 0, handle, 0) };
@@ -327,14 +323,17 @@ impl VirtualRange {
 
 impl Drop for VirtualRange {
     fn drop(&mut self) {
-        let api = &self.api;
+        if self.target.epoch.is_over() {
+            return;
+        }
+        let api = &self.target.api;
         // SAFETY: the range is ours, nothing is mapped in it any more, and it is released once.
         dropped(api, AclFn::aclrtReleaseMemAddress, unsafe { (api.aclrtReleaseMemAddress)(self.base as *mut _) });
     }
 }
 
 struct Physical {
-    api: Arc<AclApi>,
+    target: Target,
     handle: aclrtDrvMemHandle,
 }
 
@@ -343,7 +342,10 @@ unsafe impl Send for Physical {}
 
 impl Drop for Physical {
     fn drop(&mut self) {
-        let api = &self.api;
+        if self.target.epoch.is_over() {
+            return;
+        }
+        let api = &self.target.api;
         // SAFETY: the handle is ours and freed once.
         dropped(api, AclFn::aclrtFreePhysical, unsafe { (api.aclrtFreePhysical)(self.handle) });
     }
@@ -359,7 +361,10 @@ pub(crate) struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let api = &self.physical.api;
+        if self.physical.target.epoch.is_over() {
+            return;
+        }
+        let api = &self.physical.target.api;
         // SAFETY: the address was mapped by us and is unmapped once; the physical memory goes after.
         dropped(api, AclFn::aclrtUnmapMem, unsafe { (api.aclrtUnmapMem)(self.mapped as *mut _) });
     }

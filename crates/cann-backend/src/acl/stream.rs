@@ -97,6 +97,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if self.lease.target.epoch.is_over() {
+            return;
+        }
         let api = self.api();
         // SAFETY: the handle is ours and used no more; the worker that drops it is bound to the device.
         dropped(api, AclFn::aclrtDestroyStream, unsafe { (api.aclrtDestroyStream)(self.raw) });

@@ -44,7 +44,7 @@ const KINDS: [PoolChoice; 4] = [PoolChoice::Vmm, PoolChoice::Buffer, PoolChoice:
 
 fn with_bench(test: impl Fn(&Bench, PoolChoice)) {
     let _one = DEVICE.lock().unwrap_or_else(|e| e.into_inner());
-    let target = Target { api: Arc::new(acl_host::api()), id: 0, name: "HOST0".into() };
+    let target = Target { api: Arc::new(acl_host::api()), id: 0, name: "HOST0".into(), epoch: Default::default() };
     init(&target.api).unwrap();
     let _binding = Binding::new(&target).unwrap();
     let granularity = granularity(&target);
@@ -215,9 +215,14 @@ fn the_rule_of_the_environment() {
 
 #[test]
 fn switches_are_parsed() {
-    for (text, value) in
-        [("1", Some(true)), (" ON ", Some(true)), ("enable", Some(true)), ("0", Some(false)), ("no", Some(false)), ("2", None)]
-    {
+    for (text, value) in [
+        ("1", Some(true)),
+        (" ON ", Some(true)),
+        ("enable", Some(true)),
+        ("0", Some(false)),
+        ("no", Some(false)),
+        ("2", None),
+    ] {
         assert_eq!(parse_switch(text), value, "{text}");
     }
 }

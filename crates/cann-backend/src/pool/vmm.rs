@@ -97,7 +97,7 @@ impl VmmPool {
             self.range = Some(VirtualRange::reserve(self.target(), self.budget)?);
         }
         let range = self.range.as_ref().expect("reserved above");
-        let mapping = range.map(self.target(), self.mapped, chunk)?;
+        let mapping = range.map(self.mapped, chunk)?;
         self.mappings.push(mapping);
         self.ground.gauges.reserve(chunk);
         // Never used, so past any fence.

@@ -40,7 +40,7 @@ impl<T> Answer<T> {
 }
 
 pub fn registry() -> Arc<Registry> {
-    let config = acl_host::Config { devices: Some(3), check: Some(true), ..Default::default() };
+    let config = acl_host::Config { devices: Some(4), check: Some(true), ..Default::default() };
     acl_host::configure(config).expect("settings before first use");
     let entry =
         DriverEntry { api: Arc::new(acl_host::api()), kind: DriverKind::Host, prefix: "HOST", description: None };
