@@ -42,7 +42,8 @@ pub(super) fn operand(graph: &Graph, id: NodeId) -> Operand {
         nb: node.nb,
         layout: layout(root),
         root_elements: root.nelements().unsigned_abs(),
-        leaf: root.leaf.is_some(),
+        // A leaf that the graph writes into is no longer what the host could dequantise.
+        leaf: root.leaf.is_some() && !graph.nodes().iter().any(|n| n.root == node.root && select::computes(n)),
     }
 }
 
@@ -50,7 +51,7 @@ pub(super) fn operand(graph: &Graph, id: NodeId) -> Operand {
 fn lower_node(graph: &Graph, id: NodeId, lower: &mut Lower) -> Result<(), Unsupported> {
     let node = graph.node(id);
     let src: Vec<Option<Operand>> = node.src.iter().map(|s| s.map(|s| operand(graph, s))).collect();
-    (node.op.plan)(&NodeCx { node, src: &src, dst: operand(graph, id) }, lower)
+    ops::plan(&NodeCx { node, src: &src, dst: operand(graph, id) }, lower)
 }
 
 /// Why this device does not take a node; `None` when it does.
