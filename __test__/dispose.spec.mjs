@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { Backend } from '../index.mjs'
+import { addGraph, program, rejection, slowPlan } from './helpers/index.mjs'
+
+test('every class has dispose, Symbol.dispose and Symbol.asyncDispose, twice', async () => {
+  const backend = await Backend.open()
+  const objects = [
+    await backend.allocBuffer(64),
+    await backend.allocHostBuffer(64),
+    await backend.createTensor({ type: 'f32', ne: [4] }),
+    await backend.createEvent(),
+    await backend.prepare(addGraph()),
+  ]
+  for (const object of objects) {
+    object.dispose()
+    object[Symbol.dispose]()
+    await object[Symbol.asyncDispose]()
+  }
+  assert.deepEqual(backend.stats().buffers, { count: 0, bytes: 0 })
+  await backend[Symbol.asyncDispose]()
+  backend[Symbol.dispose]()
+})
+
+test('disposing of what a run uses: new use is refused, the run finishes, memory goes back', async () => {
+  const backend = await Backend.open()
+  const { plan, inputs } = await slowPlan(backend)
+  const target = await backend.createTensor({ type: 'f32', ne: [256, 256] })
+  const running = plan.run(inputs, { outputTo: { y: target } })
+  target.dispose()
+  await rejection(() => target.read(), 'ERR_DISPOSED')
+  await running
+  await backend.synchronize()
+  assert.equal(backend.stats().buffers.count, 0)
+  await backend.close()
+})
+
+test('what outlives its backend answers ERR_DISPOSED', async () => {
+  const backend = await Backend.open()
+  const tensor = await backend.createTensor({ type: 'f32', ne: [4] })
+  const plan = await backend.prepare(addGraph())
+  await backend.close()
+  await rejection(() => tensor.read(), 'ERR_DISPOSED')
+  await rejection(() => plan.run({ x: new Float32Array(4), y: new Float32Array(4) }), 'ERR_DISPOSED')
+  tensor.dispose()
+  plan.dispose()
+  await tensor[Symbol.asyncDispose]()
+})
+
+test('what is forgotten is freed by the garbage collector', async () => {
+  const text = `
+    const backend = await cann.Backend.open()
+    for (let i = 0; i < 200; i++) await backend.createTensor({ type: 'f32', ne: [1024] })
+    for (let i = 0; i < 20; i++) {
+      await new Promise((r) => setTimeout(r, 10))
+      gc()
+    }
+    await backend.synchronize()
+    console.log(backend.stats().buffers.count)
+    await backend.close()`
+  const { stdout, code, stderr } = await program(text, { args: ['--expose-gc'] })
+  assert.equal(code, 0, stderr)
+  assert.ok(Number(stdout) < 20, `${stdout.trim()} buffers are left`)
+})

@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict'
+import { inspect } from 'node:util'
+import { test } from 'node:test'
+
+import { Backend } from '../index.mjs'
+import { rejection, withBackend } from './helpers/index.mjs'
+
+const use = withBackend()
+const make = (type, ne, name) => use.backend.createTensor({ type, ne, name })
+
+test('what it is', async () => {
+  const tensor = await make('f32', [4, 3], 'weights')
+  assert.equal(tensor.name, 'weights')
+  assert.equal(tensor.type, 'f32')
+  assert.equal(tensor.sourceType, 'f32')
+  assert.deepEqual(tensor.ne, [4, 3, 1, 1])
+  assert.deepEqual(tensor.nb, [4, 16, 48, 48])
+  assert.equal(tensor.nbytes, 48)
+  assert.equal(inspect(tensor), "Tensor { name: 'weights', type: 'f32', ne: [ 4, 3, 1, 1 ] }")
+  tensor.dispose()
+})
+
+test('every plain type comes back in its array', async () => {
+  const cases = [
+    ['f32', Float32Array.of(1.5, -2, 0)],
+    ['f16', Uint16Array.of(0x3c00, 0x4000, 0)],
+    ['bf16', Uint16Array.of(0x3f80, 0xc000, 0)],
+    ['i8', Int8Array.of(1, -2, 3)],
+    ['i16', Int16Array.of(1, -2, 3)],
+    ['i32', Int32Array.of(1, -2, 3)],
+    ['i64', BigInt64Array.of(1n, -2n, 2n ** 60n)],
+    ['f64', Float64Array.of(1, -2, 0.1)],
+  ]
+  for (const [type, data] of cases) {
+    const tensor = await make(type, [3])
+    await tensor.write(data)
+    assert.deepEqual(await tensor.read(), data, type)
+    assert.deepEqual(await tensor.read(data.BYTES_PER_ELEMENT, data.BYTES_PER_ELEMENT), data.subarray(1, 2).slice(), type)
+    tensor.dispose()
+  }
+})
+
+test('quantised blocks come back bit for bit, whatever the order of writes', async () => {
+  for (const [type, bytes] of [['q8_0', 34], ['q4_0', 18], ['q4_1', 20], ['q5_0', 22]]) {
+    const tensor = await make(type, [64, 2])
+    const data = Uint8Array.from({ length: 4 * bytes }, (_, i) => (i * 7 + 3) & 0x3f)
+    await Promise.all([3, 0, 2, 1].map((block) => tensor.write(data.slice(block * bytes, (block + 1) * bytes), block * bytes)))
+    assert.deepEqual(await tensor.read(), data, type)
+    tensor.dispose()
+  }
+})
+
+test('arrays of another kind are refused, buffers and Float16Array are taken', async () => {
+  const tensor = await make('f32', [2])
+  const error = await rejection(() => tensor.write(Float64Array.of(1, 2)), 'ERR_INVALID_ARG')
+  assert.match(error.message, /Expected Float32Array or ArrayBuffer \(f32\) for data but received Float64Array/)
+  await tensor.write(Float32Array.of(1, 2).buffer)
+  assert.deepEqual([...(await tensor.read())], [1, 2])
+  const shared = new Float32Array(new SharedArrayBuffer(8))
+  shared.set([3, 4])
+  await tensor.write(shared)
+  assert.deepEqual([...(await tensor.read())], [3, 4])
+  await rejection(() => tensor.readInto(shared), 'ERR_INVALID_ARG')
+  if (globalThis.Float16Array) {
+    const half = await make('f16', [2])
+    await half.write(globalThis.Float16Array.of(1, 2))
+    assert.deepEqual([...(await half.read())], [0x3c00, 0x4000])
+  }
+})
+
+test('the caller may change the array as soon as the call returned', async () => {
+  const tensor = await make('f32', [4])
+  const data = Float32Array.of(1, 2, 3, 4)
+  const writing = tensor.write(data)
+  data.fill(9)
+  await writing
+  assert.deepEqual([...(await tensor.read())], [1, 2, 3, 4])
+})
+
+test('a large write takes turns, and what is called meanwhile waits', async () => {
+  const n = 4 << 20
+  const tensor = await make('f32', [n])
+  const other = await make('f32', [2])
+  const data = Float32Array.from({ length: n }, (_, i) => i)
+  let turns = 0
+  const timer = setInterval(() => turns++, 0)
+  const writing = tensor.write(data)
+  const small = Float32Array.of(5, 6)
+  const after = other.write(small)
+  small.fill(0)
+  const read = tensor.read((n - 1) * 4, 4)
+  await writing
+  clearInterval(timer)
+  await after
+  assert.ok(turns > 0)
+  assert.equal((await read)[0], n - 1)
+  assert.deepEqual([...(await other.read())], [5, 6])
+  assert.deepEqual(await tensor.read(), data)
+  tensor.dispose()
+})
+
+test('a large array that is detached on the way is an error, and the backend goes on', async () => {
+  const tensor = await make('i8', [12 << 20])
+  const data = new Int8Array(12 << 20)
+  const writing = tensor.write(data)
+  structuredClone(data.buffer, { transfer: [data.buffer] })
+  await rejection(() => writing, 'ERR_INVALID_ARG')
+  await tensor.fill(1)
+  assert.equal((await tensor.read(0, 1))[0], 1)
+  tensor.dispose()
+})
+
+test('readInto fills the caller\'s memory', async () => {
+  const tensor = await make('i32', [4])
+  await tensor.write(Int32Array.of(1, 2, 3, 4))
+  const memory = new Int32Array(6)
+  const view = memory.subarray(2, 5)
+  assert.equal(await tensor.readInto(view, 4), view)
+  assert.deepEqual([...memory], [0, 0, 2, 3, 4, 0])
+})
+
+test('outside of the tensor', async () => {
+  const tensor = await make('f32', [4])
+  await rejection(() => tensor.write(new Float32Array(4), 4), 'ERR_INVALID_ARG')
+  await rejection(() => tensor.read(8, 16), 'ERR_INVALID_ARG')
+  await rejection(() => tensor.read(-4), 'ERR_INVALID_ARG')
+  await rejection(() => tensor.fill(256), 'ERR_INVALID_ARG')
+})
+
+test('fill, placement in a buffer, copies within and between backends', async () => {
+  const { backend } = use
+  const buffer = await backend.allocBuffer(4096)
+  const a = await backend.createTensor({ type: 'i8', ne: [16], buffer, offset: 0 })
+  const b = await backend.createTensor({ type: 'i8', ne: [16], buffer, offset: 1024 })
+  await a.fill(3)
+  await b.fill(0)
+  await backend.copy(a, b)
+  assert.deepEqual(await b.read(), new Int8Array(16).fill(3))
+  await rejection(() => backend.createTensor({ type: 'i8', ne: [16], buffer, offset: 4090 }), 'ERR_INVALID_ARG')
+
+  const second = await Backend.open()
+  const c = await second.createTensor({ type: 'i8', ne: [16] })
+  await second.copy(b, c)
+  assert.deepEqual(await c.read(), new Int8Array(16).fill(3))
+  await second.close()
+  buffer.dispose()
+})
+
+test('writes and reads are done in the order of the calls', async () => {
+  const tensor = await make('i32', [1])
+  const reads = []
+  for (let i = 0; i < 200; i++) {
+    void tensor.write(Int32Array.of(i))
+    reads.push(tensor.read())
+  }
+  assert.deepEqual((await Promise.all(reads)).map((r) => r[0]), Array.from({ length: 200 }, (_, i) => i))
+})
