@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_char, c_void};
 use acl_sys::*;
 
 use crate::executor::{self, Refusal};
+use crate::runtime::config::{self, Family};
 use crate::runtime::{context, live};
 use crate::tensor::{DType, Scalar, Tensor};
 
@@ -53,6 +54,10 @@ impl Kind for Tensor {
     fn admit(&self, name: &str) -> Result<(), Refusal> {
         if self.lacks_memory() {
             return Err(Refusal::null(&format!("the memory of {name}")));
+        }
+        let family = || config::settings().family;
+        if self.dtype() == DType::BF16 && !matches!(family(), Family::Ascend910B | Family::Ascend910_93) {
+            return Err(Refusal::invalid(format!("{name} is BF16, which this chip does not have")));
         }
         executor::note_argument(name, self);
         Ok(())
