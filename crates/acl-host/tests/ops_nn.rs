@@ -179,6 +179,10 @@ fn vectors_empties_and_refusals_of_products() {
     close("mv", &out, &product(&a, &column, &[m, 1]), 6.0);
     assert_eq!(d.aclnnMatmul(a.handle, x.handle, out.handle, 0), Ok(()));
     close("matrix vector", &out, &product(&a, &column, &[m, 1]), 6.0);
+    let tall = random(&d, ACL_FLOAT16, &[300, k], 4);
+    let many = d.empty(ACL_FLOAT16, &[300]);
+    assert_eq!(d.aclnnMv(tall.handle, x.handle, many.handle, 0), Ok(()));
+    close("tall mv", &many, &product(&tall, &column, &[300, 1]), 6.0);
     let out = d.empty(ACL_FLOAT, &[2, n]);
     assert_eq!(d.aclnnMatmul(x.handle, b.handle, out.handle, 0), Ok(()), "{}", d.message());
     close("vector matrices", &out, &product(&row, &b, &[2, 1, n]), 6.0);

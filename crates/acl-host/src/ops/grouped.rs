@@ -1,10 +1,11 @@
 //! Many products in one call, all in one region of the team.
 //!
 //! Only the form with separate tensors is here (`groupType` -1): `x[i] * weight[i]` into `y[i]`. Absent: splitting one
-//! tensor by a group list, and quantised weights.
+//! tensor by a group list, and quantised weights. That all weights lie the same way round is a chip's rule, kept only where
+//! the device goes by a chip's name.
 
 use super::check::{ensure, rank_is, shape_is};
-use super::matmul::{Item, products};
+use super::matmul::{Item, is_chip, products};
 use crate::executor::{Checked, Refusal};
 use crate::ffi::meta::TensorList;
 use crate::tensor::{Tensor, View};
@@ -77,8 +78,10 @@ fn grouped(
     for ((x, weight), y) in x.iter().zip(weight).zip(y) {
         ensure((2..=6).contains(&x.rank()), || format!("an x has {} dims, needed are 2 to 6", x.rank()))?;
         rank_is("a weight", weight, 2)?;
-        ensure(x.row_len() <= 1 || !looks_transposed(x), || "an x is transposed".into())?;
-        ensure(looks_transposed(weight) == turned, || "some weights are transposed and some are not".into())?;
+        if is_chip() {
+            ensure(x.row_len() <= 1 || !looks_transposed(x), || "an x is transposed".into())?;
+            ensure(looks_transposed(weight) == turned, || "some weights are transposed and some are not".into())?;
+        }
         let (k, n) = (x.row_len(), weight.dim(1));
         ensure(weight.dim(0) == k, || format!("inner dims {k} and {} differ", weight.dim(0)))?;
         shape_is("a y", y, &[&x.dims()[..x.rank() - 1], &[n]].concat())?;
@@ -96,7 +99,7 @@ fn looks_transposed(view: &View) -> bool {
     if dims[rank - 2..] == [1, 1] {
         return true;
     }
-    strides[rank - 2] == 1 && strides[rank - 1] == dims[rank - 2] as isize && dims[rank - 1] > 1
+    strides[rank - 2] == 1 && strides[rank - 1] == dims[rank - 2] as isize && dims[rank - 2] > 1
 }
 
 /// All leading dims as rows.

@@ -168,6 +168,9 @@ fn product(a: View, b: View, out: View) -> Checked {
     let (a, b, out) = folded(a, b, out);
     let mut items = Vec::new();
     each_matrix(a, b, out, &mut |a, b, out| {
+        // A single column is a single row of the product turned round, which reads the large operand once and in place.
+        let turned = n == 1 && a.dim(0) > 1;
+        let (a, b, out) = if turned { (b.transposed(), a.transposed(), out.transposed()) } else { (a, b, out) };
         items.push(Item::new(a, b, out)?);
         Ok(())
     })?;

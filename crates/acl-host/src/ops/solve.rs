@@ -1,9 +1,9 @@
 //! Triangular systems.
 
-use super::check::{ensure, shape_is};
+use super::check::{broadcast, ensure, shape_is};
 use super::norm::{Rows, lend, scratch_rows};
-use crate::executor::{Checked, Op, bytes_of};
-use crate::tensor::{DType, Tensor, broadcast_shape};
+use crate::executor::{Checked, Op, Refusal, bytes_of};
+use crate::tensor::{DType, MAX_RANK, Tensor, broadcast_shape};
 
 /// Solves `A x = b` for each batch, `b` being `self`; `mOut` becomes a copy of `A`. Computed in f64, rounded once.
 pub(crate) fn aclnnTriangularSolve(
@@ -25,18 +25,14 @@ pub(crate) fn aclnnTriangularSolve(
     let (n, columns) = (b.dim(b.rank() - 2), b.row_len());
     ensure(a.dims()[a.rank() - 2..] == [n, n], || format!("A of {:?} does not fit self of {:?}", a.dims(), b.dims()))?;
     let batch = broadcast_shape(&b.dims()[..b.rank() - 2], &a.dims()[..a.rank() - 2]);
-    let batch = batch.filter(|batch| batch.len() <= crate::tensor::MAX_RANK - 2);
+    let batch = batch.filter(|batch| batch.len() <= MAX_RANK - 2);
     let Some(batch) = batch else {
-        return Err(crate::executor::Refusal::invalid(format!(
-            "batches of {:?} and {:?} do not broadcast",
-            b.dims(),
-            a.dims()
-        )));
+        return Err(Refusal::invalid(format!("batches of {:?} and {:?} do not broadcast", b.dims(), a.dims())));
     };
     let with = |tail: [usize; 2]| [&batch[..], &tail].concat();
     shape_is("xOut", &x, &with([n, columns]))?;
     shape_is("mOut", &m, &with([n, n]))?;
-    let (b, a) = (super::check::broadcast("self", &b, x.dims())?, super::check::broadcast("A", &a, m.dims())?);
+    let (b, a) = (broadcast("self", &b, x.dims())?, broadcast("A", &a, m.dims())?);
     if m.is_empty() {
         return Ok(Op::nothing());
     }
