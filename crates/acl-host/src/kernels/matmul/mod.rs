@@ -265,7 +265,7 @@ impl Product<'_> {
         let (m, n) = (p.x.rows, p.w.n());
         // Small enough that threads end together, large enough to be worth a claim.
         let cols = if n * row_bytes * m <= 16 << 10 { DOT_COLS } else { n.div_ceil(4 * self.on.threads()) };
-        let cols = cols.min((128 << 10) / row_bytes.max(1)).clamp(8, DOT_COLS).next_multiple_of(8);
+        let cols = cols.min((128 << 10) / row_bytes.max(1)).clamp(16, DOT_COLS).next_multiple_of(16);
         self.on.run(n.div_ceil(cols), &|chunk, _| {
             let first = chunk * cols;
             let cols = cols.min(n - first);
