@@ -5,6 +5,9 @@
 //! device takes a [`Done`] that is called once, from any thread: nothing here blocks its caller, knows JavaScript, or can
 //! tell which driver it runs on.
 
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
 pub mod acl;
 pub mod backend;
 pub mod buffer;
