@@ -338,3 +338,101 @@ pub(crate) fn zero(run: &Run, to: &View) {
     };
     fill(run, &to.with_dtype(bits), 0i64);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) as usize % n
+        }
+    }
+
+    /// A view with gaps, its dims in any order, over memory of its own.
+    fn scattered(random: &mut Random, dims: &[usize], dtype: DType, memory: &mut Vec<u64>) -> View {
+        let mut order: Vec<usize> = (0..dims.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i + 1));
+        }
+        let wide: Vec<usize> = order.iter().map(|&d| dims[d] * (1 + random.below(2)) + random.below(2)).collect();
+        memory.clear();
+        memory.resize(wide.iter().product::<usize>().max(1), 0x7777_7777_7777_7777);
+        let mut view = View::packed(memory.as_mut_ptr().cast(), dtype, &wide);
+        for (i, &d) in order.iter().enumerate() {
+            let step = if wide[i] >= 2 * dims[d] && random.below(2) == 0 { 2 } else { 1 };
+            view = view.narrowed(i, 0, dims[d], step);
+        }
+        let mut back = vec![0; dims.len()];
+        order.iter().enumerate().for_each(|(i, &d)| back[d] = i);
+        view.permuted(&back)
+    }
+
+    #[test]
+    fn any_strides_on_both_sides() {
+        let mut random = Random(3);
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for round in 0..3000 {
+            let dims: Vec<usize> =
+                (0..random.below(5)).map(|_| 1 + random.below(if round % 10 == 0 { 40 } else { 6 })).collect();
+            let from_type = [DType::U8, DType::I16, DType::F32, DType::I64][random.below(4)];
+            let to_type = if random.below(3) == 0 { DType::F64 } else { from_type };
+            let mut from = scattered(&mut random, &dims, from_type, &mut a);
+            let to = scattered(&mut random, &dims, to_type, &mut b);
+            for i in 0..from.numel() {
+                from.set(i, (i % 251) as i64);
+            }
+            if !dims.is_empty() && random.below(4) == 0 {
+                let axis = random.below(dims.len());
+                from = from.narrowed(axis, 0, 1, 1).broadcast_to(&dims).unwrap();
+            }
+            if !dims.is_empty() && random.below(4) == 0 {
+                from = from.reversed(random.below(dims.len()));
+            }
+            let outside = b.iter().map(|x| x.count_ones() as usize).sum::<usize>();
+            Transfer::new(&to, &from).run_here();
+            for i in 0..to.numel() {
+                assert_eq!(to.get::<i64>(i), from.get::<i64>(i), "{dims:?} element {i}: {to:?} from {from:?}");
+            }
+            // What lies between the elements is as before.
+            for i in 0..to.numel() {
+                if to_type == DType::F64 {
+                    to.write(i, &[f64::from_bits(0x7777_7777_7777_7777)])
+                } else {
+                    to.set(i, 0x7777_7777_7777_7777i64)
+                }
+            }
+            if to_type != DType::F32 {
+                assert_eq!(b.iter().map(|x| x.count_ones() as usize).sum::<usize>(), outside);
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_repeat_in_every_dim() {
+        let mut random = Random(5);
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for _ in 0..500 {
+            let dims: Vec<usize> = (0..1 + random.below(4)).map(|_| 1 + random.below(5)).collect();
+            let whole: Vec<usize> = dims.iter().map(|d| d * (1 + random.below(3))).collect();
+            let from = scattered(&mut random, &dims, DType::I16, &mut a);
+            let to = scattered(&mut random, &whole, DType::I16, &mut b);
+            for i in 0..from.numel() {
+                from.set(i, i as i64);
+            }
+            Transfer::tiled(&to, &from).run_here();
+            for i in 0..to.numel() {
+                let (mut rest, mut index, mut scale) = (i, 0, 1);
+                for d in (0..dims.len()).rev() {
+                    index += rest % whole[d] % dims[d] * scale;
+                    rest /= whole[d];
+                    scale *= dims[d];
+                }
+                assert_eq!(to.get::<i64>(i), index as i64);
+            }
+        }
+    }
+}
