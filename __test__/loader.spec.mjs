@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { copyFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -67,4 +68,14 @@ test('advice by cause', () => {
   ]
   for (const [platform, code, message, expected] of cases) assert.match(advice(platform, code, message), expected)
   assert.throws(() => load('sunos-sparc'), /no package for sunos-sparc|Tried/)
+})
+
+test('the addon exports no name of ACL: it must never be taken for the vendor\'s library', (t) => {
+  if (process.platform !== 'linux') return t.skip('ELF only')
+  const binary = process.env.CANN_NODE_BINARY_PATH ?? join(root, `cann-node.${platformName()}.node`)
+  const { error, stdout } = spawnSync('nm', ['-D', '--defined-only', binary], { encoding: 'utf8' })
+  if (error) return t.skip('no nm here')
+  const names = stdout.trim().split('\n').map((line) => line.split(' ').at(-1))
+  assert.ok(names.includes('napi_register_module_v1'))
+  assert.deepEqual(names.filter((name) => /^_?acl/.test(name)), [])
 })

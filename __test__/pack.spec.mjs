@@ -55,10 +55,11 @@ test('packed, installed into an empty folder without scripts, required and impor
   assert.ok(!files.some((name) => name.endsWith('.node') || name.endsWith('.rs') || name.includes('__test__')), files.join(' '))
 
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  const strict = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--lib', 'es2022,dom,esnext.disposable', '--types', '']
+  const compilerOptions = { noEmit: true, strict: true, module: 'nodenext', target: 'es2022', lib: ['es2022', 'dom'], types: [] }
+  writeFileSync(join(app, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['use.mts', 'use.cts'] }))
   writeFileSync(join(app, 'use.mts'), `import { Backend, type Tensor } from 'cann-node'\nexport const f = async (b: Backend): Promise<Tensor> => b.createTensor({ type: 'f32', ne: [1] })\n`)
   writeFileSync(join(app, 'use.cts'), `import cann = require('cann-node')\nexport const g = (e: unknown): boolean => e instanceof cann.CannError && e.code === 'ERR_IO'\n`)
-  const { status, stdout } = spawnSync(process.execPath, [tsc, ...strict, 'use.mts', 'use.cts'], { cwd: app, encoding: 'utf8' })
+  const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', '.'], { cwd: app, encoding: 'utf8' })
   assert.equal(status, 0, stdout)
 })
 

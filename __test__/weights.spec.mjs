@@ -94,3 +94,12 @@ test('a signal ends an upload with its reason', async () => {
   const weights = await use.backend.loadWeights(path, { signal: new AbortController().signal })
   weights.dispose()
 })
+
+test('an error of the progress listener ends the load and is what it rejects with', async () => {
+  const mine = new Error('mine')
+  const onProgress = () => {
+    throw mine
+  }
+  await assert.rejects(use.backend.loadWeights(model().path, { onProgress }), (error) => error === mine)
+  await use.backend.synchronize()
+})

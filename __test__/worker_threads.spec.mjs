@@ -28,10 +28,10 @@ test('workers have backends of their own and errors of their own class', async (
       await backend.close()
       parentPort.postMessage([...z, error instanceof cann.CannError, error.code])`),
   )
-  for (const each of workers) {
-    const [message] = await once(each, 'message')
+  const ends = workers.map((each) => Promise.all([once(each, 'message'), once(each, 'exit')]))
+  for (const [[message], [code]] of await Promise.all(ends)) {
     assert.deepEqual(message, [2, 2, 2, 2, true, 'ERR_OUT_OF_MEMORY'])
-    assert.deepEqual(await once(each, 'exit'), [0])
+    assert.equal(code, 0)
   }
 })
 

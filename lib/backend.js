@@ -83,21 +83,41 @@ class Backend extends Handle {
     if (convert !== undefined) check.oneOf(convert, CONVERSIONS, 'options.convert')
     let open = true
     let last
-    // A report may come after the promise has settled: it is dropped, and the last one is made here.
-    const report = onProgress && ((progress) => open && onProgress((last = progress)))
-    const start = async (token = new (native().CancelToken)()) => {
-      const names = filter && (await namesOf(path)).filter((name) => filter(name))
-      if (signal?.aborted) throw signal.reason
-      return settle(nativeOf(this).loadWeights(path, names, convert, token, report))
+    let thrown
+    let cancel
+    const report = (progress) => {
+      if (!open) return
+      try {
+        onProgress((last = progress))
+      } catch (error) {
+        // As an error of any callback: it ends the load, which rejects with it.
+        thrown ??= { error }
+        stop()
+        cancel()
+      }
     }
     const stop = () => {
       open = false
     }
+    const start = async (token = new (native().CancelToken)()) => {
+      cancel = () => token.cancel()
+      const names = filter && (await namesOf(path)).filter((name) => filter(name))
+      if (signal?.aborted) throw signal.reason
+      return settle(nativeOf(this).loadWeights(path, names, convert, token, onProgress && report))
+    }
     signal?.addEventListener('abort', stop, { once: true })
     try {
       const loaded = await abortable(signal, start, (late) => late.dispose())
-      if (open && last !== undefined && last.bytesDone < last.bytesTotal) onProgress({ ...last, bytesDone: last.bytesTotal })
+      if (thrown !== undefined) loaded.dispose()
+      else if (onProgress !== undefined && open && !(last && last.bytesDone >= last.bytesTotal)) {
+        // The last report was still on its way.
+        const { bytes, names } = loaded
+        report(last ? { ...last, bytesDone: last.bytesTotal } : { bytesDone: bytes, bytesTotal: bytes, tensor: names.at(-1) ?? '' })
+      }
+      if (thrown !== undefined) throw thrown.error
       return make(Weights, loaded, this)
+    } catch (error) {
+      throw thrown === undefined || signal?.aborted ? error : thrown.error
     } finally {
       stop()
       signal?.removeEventListener('abort', stop)

@@ -27,7 +27,7 @@ class Handle {
 
   /** Marks at once; memory goes back when the last task that uses it is past. */
   dispose() {
-    this.#native.dispose();
+    this.#native.dispose()
   }
 
   [Symbol.dispose]() {
@@ -37,7 +37,12 @@ class Handle {
   /** As dispose(), and resolves when the memory has gone back. */
   async [Symbol.asyncDispose]() {
     this.dispose()
-    if (this.#backend !== undefined && !this.#backend.closed) await this.#backend.synchronize()
+    try {
+      await this.#backend?.synchronize()
+    } catch (error) {
+      // A backend that is closed or closing takes the memory of what is left.
+      if (error.code !== 'ERR_DISPOSED') throw error
+    }
   }
 
   [inspect.custom](depth, options) {
@@ -47,7 +52,7 @@ class Handle {
   }
 }
 
-/** Handles whose memory the last `dispose` of a closing backend takes are made with this. */
+/** The only way to an object of these classes. */
 const make = (Class, native, backend) => new Class(KEY, native, backend)
 
 module.exports = { Handle, make, nativeOf: Handle.native, backendOf: Handle.backend }

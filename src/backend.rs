@@ -6,6 +6,7 @@ use cann_backend::backend::{Backend as Core, OpenOptions, TensorSpec};
 use cann_backend::device::Selector;
 use cann_backend::error::Error;
 use cann_backend::plan::PrepareOptions;
+use cann_backend::repack::Layout;
 use cann_backend::pool::PoolChoice;
 use napi::bindgen_prelude::{Either, Object};
 use napi::{Env, Result};
@@ -133,13 +134,15 @@ impl Backend {
         offset: Option<f64>,
     ) -> Result<Object<'env>> {
         let spec = (|| {
+            let ty = convert::dtype(&dtype, "spec.type")?;
             Ok(TensorSpec {
-                ty: convert::dtype(&dtype, "spec.type")?,
+                ty,
                 ne: convert::whole(&ne, "spec.ne")?,
                 name: name.unwrap_or_default(),
                 buffer: buffer.map(|buffer| buffer.inner.clone()),
                 offset: convert::bytes(offset.unwrap_or(0.0), "spec.offset")?,
-                layout: None,
+                // What comes from JavaScript stays bit for bit; the native layout of q4_1 rounds.
+                layout: Some(Layout::native(ty)).filter(|layout| !layout.writes_whole_blocks()).or(Some(Layout::Blocks)),
                 source_type: None,
             })
         })()
