@@ -1,35 +1,121 @@
-// npm test: does its own set-up (tools, addon), then runs the specs and the type test.
+// `npm test`: everything, from a fresh clone on a machine with Node and Rust. Stops at the first section that fails.
 //
-//   npm test -- [--no-build] [--debug] [--types] [--only NAME]
+//   npm test                      all sections
+//   npm test -- --only js         one section (set-up included); see SECTIONS for the names
+//   npm test -- --list            their names
+//
+// Environment variables that change what the package does are taken out, so that a developer's settings cannot turn a test red
+// or green; those that name files stay.
 
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-import { build, checkNode, installTools, root, sh } from './setup.mjs'
+import { fetchModel } from './model.mjs'
+import { build, checkCargo, checkNode, installTools, root } from './setup.mjs'
 
-const { values } = parseArgs({
-  options: {
-    build: { type: 'boolean', default: true },
-    debug: { type: 'boolean', default: false },
-    types: { type: 'boolean', default: false },
-    only: { type: 'string' },
+const KEPT = new Set(['CANN_NODE_MODEL', 'CANN_NODE_CACHE', 'CANN_NODE_BINARY_PATH', 'CANN_NODE_ISA', 'CANN_NODE_ACL_LIB'])
+for (const name of Object.keys(process.env)) if (/^(CANN_NODE|GGML_CANN)_/.test(name) && !KEPT.has(name)) delete process.env[name]
+
+const totals = { passed: 0, failed: 0, skipped: 0 }
+const SCALAR = { CANN_NODE_ISA: 'scalar' }
+
+/** name: what it does. Each stops the run by throwing. */
+const SECTIONS = {
+  format: () => run('cargo', ['fmt', '--all', '--check']),
+  lint: () => run('cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings']),
+  rust: () => run('cargo', ['test', '--workspace', '--locked', '--no-fail-fast']),
+  // What runs on the kernels that define the answers, which a processor with AVX2 would never choose.
+  scalar: async () => {
+    await run('cargo', ['test', '--locked', '-p', 'acl-host', '--test', 'ops', '--test', 'ops_nn'], SCALAR)
+    await run('cargo', ['test', '--locked', '-p', 'cann-backend', '--test', 'golden', '--test', 'graph', '--test', 'backend'], SCALAR)
   },
-  allowNegative: true,
+  types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
+  tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
+  golden: async () => {
+    await run(process.execPath, ['scripts/golden.mjs', '__test__/golden'])
+    await run(process.execPath, ['scripts/golden.mjs', '__test__/golden'], SCALAR)
+  },
+  js: async () => {
+    await fetchModel()
+    const files = readdirSync(join(root, '__test__')).filter((name) => name.endsWith('.spec.mjs')).sort()
+    // One file at a time: each has the processor for itself, and the embedded device's memory is the machine's.
+    await run(process.execPath, ['--expose-gc', '--test', '--test-concurrency=1', '--test-reporter=spec', ...files.map((name) => join('__test__', name))])
+  },
+}
+
+/** Runs a command with its output visible; counts the tests it reports. */
+function run(command, args, env = {}) {
+  console.log(`> ${Object.entries(env).map(([k, v]) => `${k}=${v} `).join('')}${command === process.execPath ? 'node' : command} ${args.join(' ')}`)
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { cwd: root, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] })
+    let rest = ''
+    child.stdout.on('data', (data) => {
+      process.stdout.write(data)
+      const lines = (rest + data).split('\n')
+      rest = lines.pop()
+      lines.forEach(tally)
+    })
+    child.on('error', reject)
+    child.on('close', (code, signal) => {
+      tally(rest)
+      if (code === 0) resolve()
+      else reject(new Error(`${[command === process.execPath ? 'node' : command, ...args].join(' ')} ended with ${signal ?? code}`))
+    })
+  })
+}
+
+/** Adds the counts of a line of cargo's, of Node's runner or of the golden runner. */
+function tally(line) {
+  const add = (passed, failed, skipped) => {
+    totals.passed += Number(passed)
+    totals.failed += Number(failed)
+    totals.skipped += Number(skipped)
+  }
+  const cargo = /^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored/.exec(line)
+  if (cargo) add(...cargo.slice(1))
+  const golden = /^(\d+) passed, (\d+) failed, (\d+) skipped$/.exec(line)
+  if (golden) add(...golden.slice(1))
+  const node = /^(?:ℹ|#) (pass|fail|skipped) (\d+)$/.exec(line)
+  if (node) add(...['pass', 'fail', 'skipped'].map((word) => (word === node[1] ? node[2] : 0)))
+}
+
+const { values } = parseArgs({ options: { only: { type: 'string', multiple: true }, types: { type: 'boolean' }, list: { type: 'boolean' } } })
+if (values.list) {
+  console.log(Object.keys(SECTIONS).join('\n'))
+  process.exit(0)
+}
+const names = values.types ? ['types'] : (values.only ?? Object.keys(SECTIONS))
+const unknown = names.find((name) => !Object.hasOwn(SECTIONS, name))
+if (unknown) {
+  console.error(`error: there is no section '${unknown}'; there are ${Object.keys(SECTIONS).join(', ')}`)
+  process.exit(2)
+}
+
+const begun = performance.now()
+const seconds = (since) => `${((performance.now() - since) / 1000).toFixed(1)} s`
+const times = []
+async function section(name, work) {
+  const start = performance.now()
+  console.log(`\n━━ ${name} ${'━'.repeat(Math.max(2, 60 - name.length))}`)
+  try {
+    await work()
+  } catch (error) {
+    console.error(`\nerror: ${error.message}`)
+    console.log(`━━ ${name} failed after ${seconds(start)}`)
+    console.log(`${totals.passed} passed, ${Math.max(1, totals.failed)} failed, ${totals.skipped} skipped`)
+    process.exit(1)
+  }
+  times.push(`  ${name.padEnd(8)} ${seconds(start).padStart(9)}`)
+}
+
+await section('set-up', async () => {
+  checkNode()
+  console.log(`Node ${process.versions.node}, ${checkCargo()}`)
+  installTools()
+  build()
 })
-
-checkNode()
-installTools()
-sh(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', root])
-console.log('the declarations satisfy the contract')
-if (values.types) process.exit(0)
-
-if (values.build && values.debug) sh(process.execPath, [join(root, 'scripts/build.mjs'), '--debug'])
-else if (values.build) build()
-
-const specs = readdirSync(join(root, '__test__')).filter((name) => name.endsWith('.spec.mjs') && name.includes(values.only ?? ''))
-// Files one after the other: some measure time, and each backend takes all cores.
-const args = ['--expose-gc', '--test', '--test-concurrency=1', ...specs.map((name) => join(root, '__test__', name))]
-const { status } = spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' })
-process.exit(status ?? 1)
+for (const name of names) await section(name, SECTIONS[name])
+console.log(`\n━━ all sections passed in ${seconds(begun)}\n${times.join('\n')}`)
+console.log(`${totals.passed} passed, ${totals.failed} failed, ${totals.skipped} skipped`)
