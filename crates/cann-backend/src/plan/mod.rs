@@ -4,6 +4,7 @@
 //! constants, executors, and a captured model where the library can capture. `run.rs` replays. What a run needs on the
 //! JavaScript thread (staging memory, shapes) is kept in the [`Plan`] so that starting one takes no lock of the worker.
 
+mod indices;
 mod lower;
 mod place;
 mod run;
@@ -46,7 +47,7 @@ pub struct ReportRow {
 
 /// A graph input as runs see it.
 #[derive(Clone, Debug)]
-pub(crate) struct Input {
+struct Input {
     pub name: String,
     pub ty: GgmlType,
     pub ne: [i64; 4],
@@ -60,6 +61,8 @@ pub(crate) struct Input {
     pub slot: u64,
     pub slot_device: Option<u64>,
     pub slot_f32: Option<u64>,
+    /// What its values select, where they are indices.
+    pub indices: Vec<indices::Bound>,
     /// Device addresses, 0 where not needed: as laid out, and dequantised.
     pub address: u64,
     pub address_f32: u64,
@@ -67,7 +70,7 @@ pub(crate) struct Input {
 
 /// A graph output as runs see it.
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
+struct Output {
     pub name: String,
     pub ty: GgmlType,
     pub ne: [i64; 4],
@@ -379,6 +382,7 @@ fn inputs(graph: &Graph, lowered: &lower::Lowered, slot: &mut SlotLayout) -> Res
             slot: 0,
             slot_device: None,
             slot_f32: None,
+            indices: indices::bounds(graph, &lowered.nodes, id),
             address: 0,
             address_f32: 0,
         };

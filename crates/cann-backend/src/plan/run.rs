@@ -99,6 +99,9 @@ impl RunBuilder {
                 format!("{} bytes ({} {:?}), not {}", input.bytes, input.ty.name(), input.ne, bytes.len()),
             ));
         }
+        for bound in &input.indices {
+            bound.check(name, input.ty, bytes)?;
+        }
         if input.used {
             self.slot.part_mut(input.slot, input.bytes).copy_from_slice(bytes);
         }
