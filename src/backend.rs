@@ -6,8 +6,8 @@ use cann_backend::backend::{Backend as Core, OpenOptions, TensorSpec};
 use cann_backend::device::Selector;
 use cann_backend::error::Error;
 use cann_backend::plan::PrepareOptions;
-use cann_backend::repack::Layout;
 use cann_backend::pool::PoolChoice;
+use cann_backend::repack::Layout;
 use napi::bindgen_prelude::{Either, Object};
 use napi::{Env, Result};
 use napi_derive::napi;
@@ -142,7 +142,9 @@ impl Backend {
                 buffer: buffer.map(|buffer| buffer.inner.clone()),
                 offset: convert::bytes(offset.unwrap_or(0.0), "spec.offset")?,
                 // What comes from JavaScript stays bit for bit; the native layout of q4_1 rounds.
-                layout: Some(Layout::native(ty)).filter(|layout| !layout.writes_whole_blocks()).or(Some(Layout::Blocks)),
+                layout: Some(Layout::native(ty))
+                    .filter(|layout| !layout.writes_whole_blocks())
+                    .or(Some(Layout::Blocks)),
                 source_type: None,
             })
         })()
@@ -159,7 +161,9 @@ impl Backend {
         names: Option<Vec<String>>,
         convert: Option<String>,
         cancel: &CancelToken,
-        #[napi(ts_arg_type = "((progress: LoadProgress) => void) | undefined | null")] progress: Option<weights::ProgressFn<'env>>,
+        #[napi(ts_arg_type = "((progress: LoadProgress) => void) | undefined | null")] progress: Option<
+            weights::ProgressFn<'env>,
+        >,
     ) -> Result<Object<'env>> {
         weights::load(env, &self.inner, PathBuf::from(path), names, convert.as_deref(), &cancel.inner, progress)
     }

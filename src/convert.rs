@@ -17,7 +17,7 @@ pub(crate) fn dtype(name: &str, argument: &str) -> Result<GgmlType> {
 
 /// A byte count or offset.
 pub(crate) fn bytes(value: f64, argument: &str) -> Result<u64> {
-    if value >= 0.0 && value < SAFE && value.fract() == 0.0 {
+    if (0.0..SAFE).contains(&value) && value.fract() == 0.0 {
         Ok(value as u64)
     } else {
         Err(Error::invalid(argument, format!("a whole number of bytes from 0 to 2^53-1 (but received {value})")))

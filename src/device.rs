@@ -176,7 +176,8 @@ pub(crate) fn configure_threads(threads: usize) -> cann_backend::error::Result<(
 /// "Host: <processor>, <instruction set>, <n> threads".
 fn host_description() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let asked = std::env::var("CANN_NODE_HOST_THREADS").ok().and_then(|text| text.trim().parse().ok()).filter(|n| *n > 0);
+    let asked =
+        std::env::var("CANN_NODE_HOST_THREADS").ok().and_then(|text| text.trim().parse().ok()).filter(|n| *n > 0);
     let threads = HOST_THREADS.get().copied().or(asked).unwrap_or(cores).min(cores);
     let isa = acl_host::kernels::isa::Isa::current().name();
     let plural = if threads == 1 { "" } else { "s" };
@@ -238,7 +239,8 @@ fn load_cann() -> std::result::Result<(AclApi, CannDriver), CannDriver> {
 
 /// Folders that may hold the toolkit's libraries, best first.
 fn toolkit_folders(var: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
-    let mut roots: Vec<PathBuf> = ["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"].iter().filter_map(|name| var(name)).collect();
+    let mut roots: Vec<PathBuf> =
+        ["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"].iter().filter_map(|name| var(name)).collect();
     let installs = ["cann", "ascend-toolkit/latest", "latest"];
     roots.extend(installs.iter().map(|folder| Path::new("/usr/local/Ascend").join(folder)));
     if let Some(home) = var("HOME") {

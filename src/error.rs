@@ -94,7 +94,10 @@ pub(crate) fn describe(error: &Error) -> (&'static str, ErrorFields) {
                 requested_bytes: Some(*requested_bytes as f64),
                 free_bytes: free_bytes.map(|b| b as f64),
                 tensor: tensor.clone(),
-                hint: Some("dispose tensors, plans or weights that are no longer used, or take a smaller model or batch".into()),
+                hint: Some(
+                    "dispose tensors, plans or weights that are no longer used, or take a smaller model or batch"
+                        .into(),
+                ),
                 ..none()
             },
         ),
@@ -117,7 +120,9 @@ pub(crate) fn describe(error: &Error) -> (&'static str, ErrorFields) {
                 ..none()
             },
         ),
-        Error::Unsupported { reason, .. } => ("ERR_UNSUPPORTED", ErrorFields { reason: Some(reason.clone()), ..none() }),
+        Error::Unsupported { reason, .. } => {
+            ("ERR_UNSUPPORTED", ErrorFields { reason: Some(reason.clone()), ..none() })
+        }
         Error::Shape { op, reason } => {
             ("ERR_SHAPE_MISMATCH", ErrorFields { op: Some(op.clone()), reason: Some(reason.clone()), ..none() })
         }
@@ -163,7 +168,9 @@ fn acl_hint(code: i32) -> Option<&'static str> {
         207001 | 200000 => "the device is out of memory",
         207000 | 500000 | 161001..=161002 => "this CANN version lacks a function: update the toolkit",
         507033 => "driver and toolkit do not match: compare `npu-smi info` with the toolkit's version",
-        507000..=507018 | 507034..=507035 | 507052..=507054 | 507899 => "the device needs a reset: open the backend again",
+        507000..=507018 | 507034..=507035 | 507052..=507054 | 507899 => {
+            "the device needs a reset: open the backend again"
+        }
         _ => return None,
     })
 }

@@ -139,7 +139,9 @@ fn param(value: ParamValue) -> Param {
 
 fn result_spec(result: Option<ResultOptions>) -> std::result::Result<ResultSpec, Error> {
     let Some(result) = result else { return Ok(ResultSpec::default()) };
-    let strides = |nb: Vec<f64>| nb.iter().map(|n| convert::bytes(*n, "result.nb")).collect::<std::result::Result<Vec<u64>, Error>>();
+    let strides = |nb: Vec<f64>| {
+        nb.iter().map(|n| convert::bytes(*n, "result.nb")).collect::<std::result::Result<Vec<u64>, Error>>()
+    };
     Ok(ResultSpec {
         ty: result.ty.map(|name| convert::dtype(&name, "result.type")).transpose()?,
         ne: result.ne.map(|ne| convert::whole(&ne, "result.ne")).transpose()?,

@@ -62,14 +62,19 @@ pub fn set_log_listener(
     let Some(state) = State::of(&env) else { return Ok(()) };
     let wanted = match level.as_deref() {
         Some(name) => parse(name)
-            .ok_or_else(|| Error::invalid("level", format!("one of error, warn, info, debug, trace (but received '{name}')")))
+            .ok_or_else(|| {
+                Error::invalid("level", format!("one of error, warn, info, debug, trace (but received '{name}')"))
+            })
             .or_js(&env)?,
         None => LevelFilter::OFF,
     };
     remove_sink(state.log_sink);
     if let Some(listener) = listener {
-        let callback =
-            listener.build_threadsafe_function::<LogRecord>().weak::<true>().max_queue_size::<QUEUE_RECORDS>().build()?;
+        let callback = listener
+            .build_threadsafe_function::<LogRecord>()
+            .weak::<true>()
+            .max_queue_size::<QUEUE_RECORDS>()
+            .build()?;
         lock().push(Sink { id: state.log_sink, level: wanted, callback, dropped: AtomicU64::new(0) });
     }
     refresh();
@@ -136,14 +141,8 @@ fn rank(level: LevelFilter) -> u8 {
 }
 
 fn most() -> LevelFilter {
-    [
-        LevelFilter::OFF,
-        LevelFilter::ERROR,
-        LevelFilter::WARN,
-        LevelFilter::INFO,
-        LevelFilter::DEBUG,
-        LevelFilter::TRACE,
-    ][usize::from(MOST.load(Ordering::Relaxed).min(5))]
+    [LevelFilter::OFF, LevelFilter::ERROR, LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE]
+        [usize::from(MOST.load(Ordering::Relaxed).min(5))]
 }
 
 fn level_name(level: Level) -> &'static str {

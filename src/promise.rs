@@ -69,7 +69,8 @@ pub(crate) fn on_thread<A, U>(
     let slot = Arc::new(Mutex::new(Some(done)));
     let theirs = slot.clone();
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Error::Internal(panic_text(&*panic))));
+        let result =
+            catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Error::Internal(panic_text(&*panic))));
         if let Some(done) = take(&theirs) {
             match result {
                 Ok(value) => then(value, done),
@@ -89,6 +90,7 @@ fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    let text =
+        panic.downcast_ref::<&str>().map(|s| (*s).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "a panic without a message".to_owned())
 }

@@ -10,7 +10,8 @@ use cann_backend::weights::{GgufInfo as CoreInfo, Weights as CoreWeights};
 use gguf::{Array as GgufArray, Metadata, Value};
 use napi::bindgen_prelude::{
     Array, BigInt, BigInt64ArraySlice, BigUint64ArraySlice, Float32ArraySlice, Float64ArraySlice, Function,
-    Int8ArraySlice, Int16ArraySlice, Int32ArraySlice, Object, Uint8ArraySlice, Uint16ArraySlice, Uint32ArraySlice, Unknown,
+    Int8ArraySlice, Int16ArraySlice, Int32ArraySlice, Object, Uint8ArraySlice, Uint16ArraySlice, Uint32ArraySlice,
+    Unknown,
 };
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Env, Result};
@@ -48,7 +49,11 @@ pub(crate) fn load<'env>(
         Some(listener) => {
             let listener = listener.build_threadsafe_function::<LoadProgress>().weak::<true>().build()?;
             let report = move |p: Progress| {
-                let p = LoadProgress { bytes_done: p.bytes_done as f64, bytes_total: p.bytes_total as f64, tensor: p.tensor };
+                let p = LoadProgress {
+                    bytes_done: p.bytes_done as f64,
+                    bytes_total: p.bytes_total as f64,
+                    tensor: p.tensor,
+                };
                 // A report that comes too late for its environment is nobody's loss.
                 listener.call(p, ThreadsafeFunctionCallMode::NonBlocking);
             };
@@ -75,7 +80,10 @@ fn parse_convert(name: Option<&str>) -> CoreResult<Convert> {
         Some("q8_0") => Convert::Q8_0,
         Some("never") => Convert::Never,
         Some(other) => {
-            return Err(Error::invalid("options.convert", format!("one of auto, f16, q8_0, never (but received '{other}')")));
+            return Err(Error::invalid(
+                "options.convert",
+                format!("one of auto, f16, q8_0, never (but received '{other}')"),
+            ));
         }
     })
 }
