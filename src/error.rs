@@ -185,3 +185,43 @@ impl<T> OrJs<T> for std::result::Result<T, Error> {
         self.map_err(|error| to_js(env, &error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_code_of_the_list() {
+        let text = || "x".to_owned();
+        let errors = [
+            Error::Acl { call: "aclrtMalloc", code: 207001, detail: text(), op: None },
+            Error::OutOfMemory { device: text(), requested_bytes: 1, free_bytes: Some(0), tensor: None },
+            Error::DeviceLost { device: text(), cause: text() },
+            Error::UnsupportedOp { op: text(), device: text(), reason: text() },
+            Error::Unsupported { what: text(), reason: text() },
+            Error::Shape { op: text(), reason: text() },
+            Error::InvalidArg { name: text(), expected: text() },
+            Error::Gguf(Arc::new(gguf::GgufError::BadMagic { found: *b"GGML" })),
+            Error::Io { path: text(), message: text(), kind: std::io::ErrorKind::NotFound, os_code: Some(2) },
+            Error::NotFound { what: "device", name: text() },
+            Error::Disposed { what: "the tensor" },
+            Error::Load(text()),
+            Error::Internal(text()),
+        ];
+        let codes: Vec<&str> = errors.iter().map(|error| describe(error).0).collect();
+        assert_eq!(codes, CODES);
+    }
+
+    #[test]
+    fn fields_say_which_and_how() {
+        let error = Error::Acl { call: "aclrtMalloc", code: 207001, detail: String::new(), op: Some("ADD".into()) };
+        let (_, fields) = describe(&error);
+        assert_eq!((fields.acl_code, fields.op.as_deref()), (Some(207001), Some("ADD")));
+        assert_eq!(fields.acl_name.as_deref(), Some("ACL_ERROR_RT_MEMORY_ALLOCATION"));
+        assert_eq!((fields.reason, fields.call.as_deref()), (None, Some("aclrtMalloc")));
+        let (code, fields) = describe(&Error::Gguf(Arc::new(gguf::GgufError::BadMagic { found: *b"GGML" })));
+        assert_eq!((code, fields.offset), ("ERR_GGUF", Some(0.0)));
+    }
+}
