@@ -2,11 +2,11 @@
 //!
 //! `CANN_NODE_GOLDEN` names another folder; `CANN_NODE_GOLDEN_ONLY` keeps cases whose name starts so.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+mod cases;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
-use cann_backend::graph::{Graph, NodeId, Param, Params, ResultSpec};
 use cann_backend::{Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, Registry};
 use gguf::GgmlType;
 use serde_json::Value;
@@ -17,67 +17,9 @@ fn wait<T: Send + 'static>(start: impl FnOnce(Done<T>)) -> Result<T, Error> {
     receive.recv().expect("a done is always called")
 }
 
-fn ints(v: &Value) -> Vec<i64> {
-    v.as_array().unwrap().iter().map(|x| x.as_i64().unwrap()).collect()
-}
-
 fn bytes<'a>(data: &'a [u8], v: &Value) -> &'a [u8] {
     let (offset, n) = (v["offset"].as_u64().unwrap() as usize, v["nbytes"].as_u64().unwrap() as usize);
     &data[offset..offset + n]
-}
-
-fn param(v: &Value) -> Option<Param> {
-    Some(match v {
-        Value::Number(n) => Param::Num(n.as_f64()?),
-        Value::Bool(b) => Param::Bool(*b),
-        Value::String(s) => match s.as_str() {
-            "inf" => Param::Num(f64::INFINITY),
-            "-inf" => Param::Num(f64::NEG_INFINITY),
-            "nan" => Param::Num(f64::NAN),
-            _ => Param::Str(s.clone()),
-        },
-        Value::Array(a) => Param::Nums(a.iter().map(|x| x.as_f64()).collect::<Option<_>>()?),
-        _ => return None,
-    })
-}
-
-/// Builds a case's graph; ids are the file's.
-fn build(case: &Value) -> Result<Graph, Error> {
-    let mut graph = Graph::new();
-    let mut ids: HashMap<i64, NodeId> = HashMap::new();
-    for leaf in case["leaves"].as_array().unwrap() {
-        let ty = GgmlType::from_name(leaf["type"].as_str().unwrap()).unwrap();
-        let id = graph.input(&format!("leaf_{}", leaf["id"]), ty, &ints(&leaf["ne"]))?;
-        ids.insert(leaf["id"].as_i64().unwrap(), id);
-    }
-    for node in case["nodes"].as_array().unwrap() {
-        let op = match node["op"].as_str().unwrap() {
-            "UNARY" | "GLU" => node["sub"].as_str().unwrap(),
-            op => op,
-        };
-        let src: Vec<Option<NodeId>> =
-            node["src"].as_array().unwrap().iter().map(|s| s.as_i64().map(|s| ids[&s])).collect();
-        let mut params = Params::default();
-        for (name, value) in node["params"].as_object().unwrap() {
-            if let Some(value) = param(value) {
-                params = params.set(name, value);
-            }
-        }
-        if op == "VIEW" {
-            let root = src[0].map(|s| graph.node(s).offset).unwrap_or(0);
-            let offset = node["view_offs"].as_u64().unwrap_or(0);
-            params = params.num("offset", (offset - root) as f64);
-        }
-        let result = ResultSpec {
-            ty: GgmlType::from_name(node["type"].as_str().unwrap()),
-            ne: Some(ints(&node["ne"])),
-            nb: Some(ints(&node["nb"]).iter().map(|n| *n as u64).collect()),
-        };
-        let id = graph.op(op, &src, params, result)?;
-        ids.insert(node["id"].as_i64().unwrap(), id);
-    }
-    graph.output("out", ids[&case["output"]["id"].as_i64().unwrap()])?;
-    Ok(graph)
 }
 
 fn values(ty: GgmlType, data: &[u8]) -> Vec<f64> {
@@ -109,11 +51,13 @@ fn compare(case: &Value, data: &[u8], got: &[u8]) -> Result<(), String> {
         let k = a.len() / rows.max(1);
         if case["params"].as_str().unwrap().contains("ties=1") {
             let leaf = &case["leaves"][0];
-            let input = values(GgmlType::from_name(leaf["type"].as_str().unwrap()).unwrap(), bytes(data, &leaf["data"]));
+            let input =
+                values(GgmlType::from_name(leaf["type"].as_str().unwrap()).unwrap(), bytes(data, &leaf["data"]));
             let width = leaf["ne"][0].as_u64().unwrap() as usize;
             for r in 0..rows {
                 let pick = |v: &[f64]| {
-                    let mut x: Vec<f64> = v[r * k..(r + 1) * k].iter().map(|i| input[r * width + *i as usize]).collect();
+                    let mut x: Vec<f64> =
+                        v[r * k..(r + 1) * k].iter().map(|i| input[r * width + *i as usize]).collect();
                     x.sort_by(f64::total_cmp);
                     x
                 };
@@ -160,7 +104,7 @@ fn compare(case: &Value, data: &[u8], got: &[u8]) -> Result<(), String> {
 }
 
 fn run(backend: &Backend, case: &Value, data: &[u8]) -> Result<(), String> {
-    let graph = build(case).map_err(|e| format!("build: {e}"))?;
+    let graph = cases::build(case).map_err(|e| format!("build: {e}"))?;
     let plan = wait(|done| backend.prepare(graph, Default::default(), done)).map_err(|e| format!("prepare: {e}"))?;
     let mut first: Option<Vec<u8>> = None;
     for _ in 0..3 {
@@ -185,31 +129,26 @@ fn run(backend: &Backend, case: &Value, data: &[u8]) -> Result<(), String> {
 
 #[test]
 fn golden_cases() {
-    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../__test__/golden");
-    let folder = std::env::var_os("CANN_NODE_GOLDEN").map_or(own, PathBuf::from);
-    let Ok(cases) = std::fs::read_to_string(folder.join("cases.jsonl")) else {
-        println!("skipped: no golden cases in {}", folder.display());
+    let folder = cases::folder();
+    let list = cases::load(&folder);
+    if list.is_empty() {
         return;
-    };
+    }
     let data = std::fs::read(folder.join("data.bin")).unwrap();
     let only = std::env::var("CANN_NODE_GOLDEN_ONLY").unwrap_or_default();
-    let driver = DriverEntry {
-        api: Arc::new(acl_host::api()),
-        kind: DriverKind::Host,
-        prefix: "HOST",
-        description: None,
-    };
+    let driver =
+        DriverEntry { api: Arc::new(acl_host::api()), kind: DriverKind::Host, prefix: "HOST", description: None };
     let registry = Arc::new(Registry::new(vec![driver]));
     let backend = wait(|done| Backend::open(registry, OpenOptions::default(), done)).unwrap();
     let mut table: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     let mut failures = Vec::new();
-    for line in cases.lines() {
-        let case: Value = serde_json::from_str(line).unwrap();
+    for case in list {
         let name = case["name"].as_str().unwrap();
         if !name.starts_with(&only) {
             continue;
         }
-        let row = table.entry(format!("{} {}", case["group"].as_str().unwrap(), case["op"].as_str().unwrap())).or_default();
+        let row =
+            table.entry(format!("{} {}", case["group"].as_str().unwrap(), case["op"].as_str().unwrap())).or_default();
         match run(&backend, &case, &data) {
             Ok(()) => row.0 += 1,
             Err(error) => {
@@ -219,7 +158,10 @@ fn golden_cases() {
         }
     }
     failures.iter().for_each(|f| println!("{f}"));
-    table.iter().filter(|(_, (_, failed))| *failed > 0).for_each(|(op, (p, f))| println!("{op}: {p} passed, {f} failed"));
+    table
+        .iter()
+        .filter(|(_, (_, failed))| *failed > 0)
+        .for_each(|(op, (p, f))| println!("{op}: {p} passed, {f} failed"));
     wait(|done| backend.close(done)).unwrap();
     let passed: u32 = table.values().map(|r| r.0).sum();
     println!("{passed} passed, {} failed", failures.len());

@@ -545,6 +545,4 @@ fn the_table_lists_each_operator_once() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), count);
-    let text = ops::ops_table();
-    assert!(seen.iter().all(|name| text.contains(&format!("| `{name}` |"))));
 }

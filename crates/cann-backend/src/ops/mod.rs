@@ -242,37 +242,18 @@ pub fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
     (cx.node.op.plan)(cx, lower)
 }
 
-/// The table as Markdown, for docs/ops.md.
-pub fn ops_table() -> String {
-    use std::fmt::Write;
-    let mut rows: Vec<&OpDef> = all().collect();
-    rows.sort_by_key(|def| def.name);
-    let mut text = String::from("| op | sources | parameters | types | meaning |\n|---|---|---|---|---|\n");
-    for def in rows {
-        let params: Vec<String> = def
-            .params
-            .iter()
-            .map(|p| match p.default {
-                Default::Required => format!("`{}`: {}", p.name, p.doc),
-                Default::Num(v) => format!("`{}` = {v}: {}", p.name, p.doc),
-                Default::Bool(v) => format!("`{}` = {v}: {}", p.name, p.doc),
-                Default::Str(v) => format!("`{}` = '{v}': {}", p.name, p.doc),
-                Default::Nums(v) => format!("`{}` = {v:?}: {}", p.name, p.doc),
-            })
-            .collect();
-        let cell = |s: &str| s.replace('|', "\\|");
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {} | {} |",
-            def.name,
-            cell(&def.src.join(", ")),
-            cell(&params.join("; ")),
-            cell(def.types),
-            cell(def.doc)
-        );
+impl OpDef {
+    /// Parameters with defaults and meaning, as one cell of docs/ops.md.
+    pub fn params_text(&self) -> String {
+        let one = |p: &ParamDef| match p.default {
+            Default::Required => format!("`{}`: {}", p.name, p.doc),
+            Default::Num(v) => format!("`{}` = {v}: {}", p.name, p.doc),
+            Default::Bool(v) => format!("`{}` = {v}: {}", p.name, p.doc),
+            Default::Str(v) => format!("`{}` = '{v}': {}", p.name, p.doc),
+            Default::Nums(v) => format!("`{}` = {v:?}: {}", p.name, p.doc),
+        };
+        self.params.iter().map(one).collect::<Vec<_>>().join("; ")
     }
-    text
 }
 
 impl<'a> InferCx<'a> {

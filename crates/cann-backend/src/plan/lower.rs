@@ -54,13 +54,14 @@ fn lower_node(graph: &Graph, id: NodeId, lower: &mut Lower) -> Result<(), Unsupp
     ops::plan(&NodeCx { node, src: &src, dst: operand(graph, id) }, lower)
 }
 
-/// Why this device does not take a node; `None` when it does.
-pub(super) fn refusal(graph: &Graph, id: NodeId, caps: &DeviceCaps) -> Option<String> {
+/// The steps of one node by itself, or the rule that refuses it.
+pub(super) fn single(graph: &Graph, id: NodeId, caps: &DeviceCaps) -> Result<Vec<Step>, String> {
     if !select::computes(graph.node(id)) || graph.node(id).is_empty() {
-        return None;
+        return Ok(Vec::new());
     }
     let mut out = Lowering { notes: vec![None], ..Lowering::default() };
-    lower_node(graph, id, &mut Lower { caps, out: &mut out, position: 0 }).err().map(|u| u.0)
+    lower_node(graph, id, &mut Lower { caps, out: &mut out, position: 0 }).map_err(|u| u.0)?;
+    Ok(out.steps)
 }
 
 /// A graph lowered for one device: what runs, by which steps, and how long each memory is needed.

@@ -19,6 +19,7 @@ use crate::Done;
 use crate::acl::memory::{DeviceMem, PinnedMem};
 use crate::acl::program::{Program, Region};
 use crate::backend::Backend;
+use crate::caps::DeviceCaps;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Leaf, NodeId};
 use crate::lower::{Lowering, Mem, Step};
@@ -129,7 +130,7 @@ impl Backend {
 
     /// The rule that refuses a node here; `None` when it is supported.
     pub fn explain_op(&self, graph: &Graph, node: NodeId) -> Option<String> {
-        lower::refusal(graph, node, self.caps())
+        lower::single(graph, node, self.caps()).err()
     }
 
     /// ggml's rule for moving a node with its weights to the device: batches of 32 and more (or
@@ -139,6 +140,20 @@ impl Backend {
         let least = std::env::var("GGML_OP_OFFLOAD_MIN_BATCH").ok().and_then(|v| v.parse().ok()).unwrap_or(32);
         let batch = if node.op.name == "MUL_MAT_ID" { node.ne[2] } else { node.ne[1] };
         batch >= least && node.op.name != "GET_ROWS"
+    }
+}
+
+/// The ACL calls a node is lowered to on a device of these capabilities, in order, or the rule that refuses it.
+pub fn calls(graph: &Graph, node: NodeId, caps: &DeviceCaps) -> std::result::Result<Vec<&'static str>, String> {
+    lower::single(graph, node, caps).map(|steps| steps.iter().map(call_name).collect())
+}
+
+/// What a step calls.
+fn call_name(step: &Step) -> &'static str {
+    match step {
+        Step::Call { op, .. } => op.name(),
+        Step::Copy { .. } => "aclrtMemcpyAsync",
+        Step::Fill { .. } => "aclrtMemsetAsync",
     }
 }
 
@@ -484,14 +499,7 @@ fn constants(worker: &mut Worker, graph: &Graph, lowered: &lower::Lowered) -> Re
 
 fn report(graph: &Graph, lowered: &lower::Lowered, device: &str) -> Vec<ReportRow> {
     let calls = |lowering: &Lowering, position: usize| -> Vec<String> {
-        lowering.steps[lowering.node_steps[position].clone()]
-            .iter()
-            .map(|s| match s {
-                Step::Call { op, .. } => op.name().to_owned(),
-                Step::Copy { .. } => "aclrtMemcpyAsync".to_owned(),
-                Step::Fill { .. } => "aclrtMemsetAsync".to_owned(),
-            })
-            .collect()
+        lowering.steps[lowering.node_steps[position].clone()].iter().map(|s| call_name(s).to_owned()).collect()
     };
     let row = |(position, id): (usize, &NodeId)| ReportRow {
         node: graph.node(*id).name.clone(),
