@@ -122,6 +122,15 @@ impl Lower<'_> {
         Ok(out)
     }
 
+    /// The tensor as `[ne0, rows]`, or a packed copy of it where strides do not allow that.
+    pub fn as_rows(&mut self, t: &TensorArg) -> Planned<TensorArg> {
+        if let Some(rows) = t.merged(1).and_then(|t| t.merged(1)) {
+            return Ok(rows);
+        }
+        let t = self.contiguous(t)?;
+        Ok(t.reshaped(&[t.ne[0], t.ne[1..].iter().product()]))
+    }
+
     /// f32 values of quants in groups: `out = (q + offset) * scale`, `[32, groups, …]`. Int4 comes as its bytes,
     /// `[16, groups, …]`; scales and offsets are `[1, groups, …]`.
     pub fn dequantise(
