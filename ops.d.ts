@@ -23,6 +23,22 @@ export interface AccOptions extends ResultOptions {
   inplace?: boolean
 }
 
+/** Parameters of ARANGE. */
+export interface ArangeOptions extends ResultOptions {
+  /** first value (default 0) */
+  start?: number
+  /** values end before this one */
+  stop: number
+  /** distance of neighbours (default 1) */
+  step?: number
+}
+
+/** Parameters of ARGSORT. */
+export interface ArgsortOptions extends ResultOptions {
+  /** 'asc' or 'desc' (default 'asc') */
+  order?: string
+}
+
 /** Parameters of CLAMP. */
 export interface ClampOptions extends ResultOptions {
   /** lower bound (default -inf) */
@@ -31,10 +47,32 @@ export interface ClampOptions extends ResultOptions {
   max?: number
 }
 
+/** Parameters of CONCAT. */
+export interface ConcatOptions extends ResultOptions {
+  /** dimension along which b follows a */
+  dim: number
+}
+
+/** Parameters of CONV_TRANSPOSE_1D. */
+export interface ConvTranspose1dOptions extends ResultOptions {
+  /** distance of neighbours of x in the result (default 1) */
+  s0?: number
+  /** 0 (default 0) */
+  p0?: number
+  /** 1 (default 1) */
+  d0?: number
+}
+
 /** Parameters of DIAG_MASK_INF. */
 export interface DiagMaskInfOptions extends ResultOptions {
   /** columns before the diagonal (default 0) */
   nPast?: number
+}
+
+/** Parameters of FILL. */
+export interface FillOptions extends ResultOptions {
+  /** the value */
+  c: number
 }
 
 /** Parameters of FLASH_ATTN_EXT. */
@@ -47,6 +85,12 @@ export interface FlashAttnExtOptions extends ResultOptions {
   logitSoftcap?: number
   /** 'default' or 'f32'; products here are always f32 (default 'default') */
   prec?: string
+}
+
+/** Parameters of GATED_LINEAR_ATTN. */
+export interface GatedLinearAttnOptions extends ResultOptions {
+  /** factor of the outputs (default 1) */
+  scale?: number
 }
 
 /** Parameters of GEGLU. */
@@ -73,6 +117,24 @@ export interface GroupNormOptions extends ResultOptions {
   nGroups: number
   /** added to the variance (default 0.000001) */
   eps?: number
+}
+
+/** Parameters of IM2COL. */
+export interface Im2colOptions extends ResultOptions {
+  /** columns from window to window (default 1) */
+  s0?: number
+  /** rows from window to window (default 1) */
+  s1?: number
+  /** columns of zeros added on both sides (default 0) */
+  p0?: number
+  /** rows of zeros added on both sides (default 0) */
+  p1?: number
+  /** distance of a window's columns (default 1) */
+  d0?: number
+  /** distance of a window's rows (default 1) */
+  d1?: number
+  /** x is [w, h, channels, n], else [w, channels, n] (default true) */
+  is2d?: boolean
 }
 
 /** Parameters of L2_NORM. */
@@ -107,6 +169,54 @@ export interface NormOptions extends ResultOptions {
   eps?: number
 }
 
+/** Parameters of PAD. */
+export interface PadOptions extends ResultOptions {
+  /** elements before x in dimension 0 (default 0) */
+  lp0?: number
+  /** elements behind x in dimension 0 (default 0) */
+  rp0?: number
+  /** elements before x in dimension 1 (default 0) */
+  lp1?: number
+  /** elements behind x in dimension 1 (default 0) */
+  rp1?: number
+  /** elements before x in dimension 2 (default 0) */
+  lp2?: number
+  /** elements behind x in dimension 2 (default 0) */
+  rp2?: number
+  /** elements before x in dimension 3 (default 0) */
+  lp3?: number
+  /** elements behind x in dimension 3 (default 0) */
+  rp3?: number
+  /** x goes on around itself instead of zeros (default false) */
+  circular?: boolean
+}
+
+/** Parameters of PAD_REFLECT_1D. */
+export interface PadReflect1dOptions extends ResultOptions {
+  /** elements before x in dimension 0 (default 0) */
+  p0?: number
+  /** elements behind x in dimension 0 (default 0) */
+  p1?: number
+}
+
+/** Parameters of POOL_2D. */
+export interface Pool2dOptions extends ResultOptions {
+  /** 'max' or 'avg' (default 'max') */
+  op?: string
+  /** columns of a window */
+  k0: number
+  /** rows of a window */
+  k1: number
+  /** columns from window to window */
+  s0: number
+  /** rows from window to window */
+  s1: number
+  /** columns added on both sides (default 0) */
+  p0?: number
+  /** rows added on both sides (default 0) */
+  p1?: number
+}
+
 /** Parameters of REGLU. */
 export interface RegluOptions extends ResultOptions {
   /** with one source: the function takes the second half (default false) */
@@ -117,6 +227,18 @@ export interface RegluOptions extends ResultOptions {
 export interface RmsNormOptions extends ResultOptions {
   /** added to the mean square or variance (default 0.00001) */
   eps?: number
+}
+
+/** Parameters of ROLL. */
+export interface RollOptions extends ResultOptions {
+  /** places along dimension 0 (default 0) */
+  shift0?: number
+  /** places along dimension 1 (default 0) */
+  shift1?: number
+  /** places along dimension 2 (default 0) */
+  shift2?: number
+  /** places along dimension 3 (default 0) */
+  shift3?: number
 }
 
 /** Parameters of ROPE. */
@@ -193,6 +315,36 @@ export interface SwigluOaiOptions extends ResultOptions {
   limit?: number
 }
 
+/** Parameters of TIMESTEP_EMBEDDING. */
+export interface TimestepEmbeddingOptions extends ResultOptions {
+  /** length of an embedding */
+  dim: number
+  /** the slowest wave's period over 2 pi (default 10000) */
+  maxPeriod?: number
+}
+
+/** Parameters of TOP_K. */
+export interface TopKOptions extends ResultOptions {
+  /** how many */
+  k: number
+}
+
+/** Parameters of TRI. */
+export interface TriOptions extends ResultOptions {
+  /** 'lower', 'lower_diag', 'upper' or 'upper_diag' (default 'lower') */
+  type?: string
+}
+
+/** Parameters of UPSCALE. */
+export interface UpscaleOptions extends ResultOptions {
+  /** 'nearest', 'bilinear' or 'bicubic' (default 'nearest') */
+  mode?: string
+  /** corner elements keep their places (default false) */
+  alignCorners?: boolean
+  /** bilinear only: each result weighs all of x that it covers (default false) */
+  antialias?: boolean
+}
+
 /** Parameters of XIELU. */
 export interface XieluOptions extends ResultOptions {
   /** effective alpha for x <= 0 */
@@ -238,6 +390,24 @@ export interface OpMethods {
    */
   addId(a: GraphTensor, b: GraphTensor, ids: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * ARANGE: start + i step for i from 0 to ceil((stop - start) / step) - 1
+   *
+   * Types: f32
+   */
+  arange(options: ArangeOptions): GraphTensor
+  /**
+   * ARGMAX: the place of the largest element of each row, [ne1, ne2, ne3]; which of equal ones is the device's choice
+   *
+   * Types: f32, f16, bf16; the result is i32
+   */
+  argmax(x: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * ARGSORT: the places of each row's elements in the order of their values; equal ones in any order
+   *
+   * Types: f32, f16, bf16, i32; the result is i32
+   */
+  argsort(x: GraphTensor, options?: ArgsortOptions): GraphTensor
+  /**
    * CEIL: smallest integer >= x
    *
    * Types: f32, f16, bf16
@@ -250,17 +420,35 @@ export interface OpMethods {
    */
   clamp(x: GraphTensor, options?: ClampOptions): GraphTensor
   /**
+   * CONCAT: a, then b, along one dimension
+   *
+   * Types: f32, f16, bf16, f64, i8, i16, i32, i64
+   */
+  concat(a: GraphTensor, b: GraphTensor, options: ConcatOptions): GraphTensor
+  /**
    * CONT: A packed copy of x, under other extents if `result.ne` is given.
    *
    * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
    */
   cont(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * CONV_TRANSPOSE_1D: sum over l, c of kernel[i - l s0, o, c] x[l, c] at [i, o]; kernel [k, out, in], x [l, in]
+   *
+   * Types: kernel f32, f16, bf16; x f32
+   */
+  convTranspose1d(kernel: GraphTensor, x: GraphTensor, options?: ConvTranspose1dOptions): GraphTensor
+  /**
    * COS: cos(x)
    *
    * Types: f32, f16, bf16
    */
   cos(x: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * COUNT_EQUAL: how many elements of a and b are equal
+   *
+   * Types: i32; the result is i64
+   */
+  countEqual(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
   /**
    * CPY: x written into the memory of `into`, converted to its type; without `into` a packed copy of type `result.type`.
    *
@@ -273,6 +461,24 @@ export interface OpMethods {
    * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
    */
   cpy(x: GraphTensor, options: ResultOptions & { into?: GraphTensor }): GraphTensor
+  /**
+   * CROSS_ENTROPY_LOSS: minus the sum of labels log(softmax(logits)), over the number of rows
+   *
+   * Types: f32
+   */
+  crossEntropyLoss(logits: GraphTensor, labels: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * CUMSUM: the sum of each row up to and with each element
+   *
+   * Types: f32, f16, bf16; sums are f32, rounded once
+   */
+  cumsum(x: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * DIAG: each row as the diagonal of a matrix of zeros
+   *
+   * Types: f32, f16, bf16, i32
+   */
+  diag(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
    * DIAG_MASK_INF: x with minus infinity where column > n_past + row
    *
@@ -310,6 +516,12 @@ export interface OpMethods {
    */
   expm1(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * FILL: a packed tensor of the type and shape of x with the value c everywhere
+   *
+   * Types: f32, f16, bf16, i32
+   */
+  fill(x: GraphTensor, options: FillOptions): GraphTensor
+  /**
    * FLASH_ATTN_EXT: softmax(scale q k + slope(head) mask) v for q [d, n, heads, batch], k and v [d, kv, kv_heads, batch]; the result is [d_v, heads, n, batch]
    *
    * Types: q f32; k, v any float or block type; mask f16, f32; sinks f32
@@ -333,6 +545,12 @@ export interface OpMethods {
    * Types: f32, f16, bf16
    */
   floor(x: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * GATED_LINEAR_ATTN: per sequence, head and token: S[i, j] = S[i, j] g[i] + k[i] v[j], output scale sum over i of S[i, j] q[i]; the result is the outputs of all tokens, then the final states
+   *
+   * Types: f32
+   */
+  gatedLinearAttn(k: GraphTensor, v: GraphTensor, q: GraphTensor, g: GraphTensor, state: GraphTensor, options?: GatedLinearAttnOptions): GraphTensor
   /**
    * GEGLU: gelu(x) gate (tanh form); with one source x and gate are its halves along ne0
    *
@@ -412,6 +630,12 @@ export interface OpMethods {
    */
   hardswish(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * IM2COL: the windows of x that a kernel of this shape sees: [k0 k1 channels, columns, rows, n], or [k0 channels, columns, n]
+   *
+   * Types: x f32, f16, bf16; the result is of these, x's if `result.type` is not given
+   */
+  im2col(kernel: GraphTensor, x: GraphTensor, options?: Im2colOptions): GraphTensor
+  /**
    * L2_NORM: x / max(sqrt(sum(x^2)), eps) along ne0
    *
    * Types: f32
@@ -429,6 +653,12 @@ export interface OpMethods {
    * Types: f32, f16, bf16
    */
   log(x: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * MEAN: the mean of each row
+   *
+   * Types: f32, f16, bf16; the result is f32
+   */
+  mean(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
    * MUL: a b element by element, b repeated over a
    *
@@ -466,6 +696,24 @@ export interface OpMethods {
    */
   outProd(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * PAD: x with zeros around it, or with itself if circular
+   *
+   * Types: f32, f16, bf16, f64, i8, i16, i32, i64
+   */
+  pad(x: GraphTensor, options?: PadOptions): GraphTensor
+  /**
+   * PAD_REFLECT_1D: rows of x continued by their mirror images, the edge element not repeated
+   *
+   * Types: f32, f16, bf16, f64, i8, i16, i32, i64
+   */
+  padReflect1d(x: GraphTensor, options?: PadReflect1dOptions): GraphTensor
+  /**
+   * POOL_2D: the largest of each window, or its sum over k0 k1; what is added counts as 0 for 'avg' and never wins for 'max'
+   *
+   * Types: f32, f16, bf16; the result is f32
+   */
+  pool2d(x: GraphTensor, options: Pool2dOptions): GraphTensor
+  /**
    * REGLU: relu(x) gate; with one source x and gate are its halves along ne0
    *
    * Types: f32, f16, bf16
@@ -484,11 +732,29 @@ export interface OpMethods {
    */
   relu(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * REPEAT: x side by side until it fills the shape of `like`, or `result.ne`: element i is x[i mod x.ne]
+   *
+   * Types: f32, f16, bf16, f64, i8, i16, i32, i64
+   */
+  repeat(x: GraphTensor, like?: GraphTensor | null, options?: ResultOptions): GraphTensor
+  /**
+   * REPEAT: x side by side until it fills the shape of `like`, or `result.ne`: element i is x[i mod x.ne]
+   *
+   * Types: f32, f16, bf16, f64, i8, i16, i32, i64
+   */
+  repeat(x: GraphTensor, options: ResultOptions & { like?: GraphTensor }): GraphTensor
+  /**
    * RMS_NORM: x / sqrt(mean(x^2) + eps) along ne0
    *
    * Types: f32
    */
   rmsNorm(x: GraphTensor, options?: RmsNormOptions): GraphTensor
+  /**
+   * ROLL: x moved on by the shifts, what leaves at one end comes in at the other
+   *
+   * Types: f32, f16, bf16, f64, i8, i16, i32, i64
+   */
+  roll(x: GraphTensor, options?: RollOptions): GraphTensor
   /**
    * ROPE: Pairs of x rotated by position * freq_base^(-2 i / n_dims) / freq_factors[i], with YaRN's mix if ext_factor is not 0
    *
@@ -574,6 +840,12 @@ export interface OpMethods {
    */
   softplus(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * SOLVE_TRI: the matrix X with a X = b, a lower triangular with its rows along ne1
+   *
+   * Types: f32
+   */
+  solveTri(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
    * SQR: x^2
    *
    * Types: f32, f16, bf16
@@ -586,6 +858,12 @@ export interface OpMethods {
    */
   sqrt(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * SSM_CONV: sum over k of x[t + k, d, s] w[k, d] at [d, t, s]
+   *
+   * Types: f32
+   */
+  ssmConv(x: GraphTensor, w: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
    * STEP: 1 where x > 0, else 0
    *
    * Types: f32, f16, bf16
@@ -597,6 +875,18 @@ export interface OpMethods {
    * Types: f32, f16, bf16, i32 in any mix (the result has the type of a); b may be quantised
    */
   sub(a: GraphTensor, b: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * SUM: the sum of all elements
+   *
+   * Types: f32, f16, bf16; sums are f32, rounded once
+   */
+  sum(x: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * SUM_ROWS: the sum of each row
+   *
+   * Types: f32, f16, bf16; sums are f32, rounded once
+   */
+  sumRows(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
    * SWIGLU: silu(x) gate; with one source x and gate are its halves along ne0
    *
@@ -628,17 +918,41 @@ export interface OpMethods {
    */
   tanh(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * TIMESTEP_EMBEDDING: with h = dim / 2 and f(j) = exp(-ln(max_period) j / h): cos(t f(j)) for j < h, then sin(t f(j)); an odd dim ends in 0
+   *
+   * Types: f32
+   */
+  timestepEmbedding(timesteps: GraphTensor, options: TimestepEmbeddingOptions): GraphTensor
+  /**
+   * TOP_K: the places of the k largest elements of each row, in any order
+   *
+   * Types: f32, f16, bf16, i32; the result is i32
+   */
+  topK(x: GraphTensor, options: TopKOptions): GraphTensor
+  /**
    * TRANSPOSE: x with dimensions 0 and 1 exchanged.
    *
    * Types: all
    */
   transpose(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
+   * TRI: x where column < row (lower), <= (lower_diag), > (upper) or >= (upper_diag), 0 elsewhere
+   *
+   * Types: f32, f16, bf16, i32
+   */
+  tri(x: GraphTensor, options?: TriOptions): GraphTensor
+  /**
    * TRUNC: x without its fraction
    *
    * Types: f32, f16, bf16
    */
   trunc(x: GraphTensor, options?: ResultOptions): GraphTensor
+  /**
+   * UPSCALE: x at other extents, `result.ne`; dimensions 2 and 3 always take the nearest element
+   *
+   * Types: f32, f16, bf16; nearest also i32
+   */
+  upscale(x: GraphTensor, options?: UpscaleOptions): GraphTensor
   /**
    * XIELU: x > 0 ? alpha_p x^2 + beta x : (expm1(min(x, eps)) - x) alpha_n + beta x
    *
