@@ -28,7 +28,7 @@ export function progress(stream = process.stderr) {
         const filled = Math.round((BAR * p.bytesDone) / Math.max(p.bytesTotal, 1))
         const bar = '█'.repeat(filled) + '░'.repeat(BAR - filled)
         const line = `${percent}% ${bar} ${rest}  ${p.tensor}`
-        stream.write(`\r\x1b[K${line.slice(0, Math.max(20, (stream.columns ?? 80) - 1))}`)
+        stream.write(`\r\x1b[K${line.slice(0, Math.max(20, (stream.columns || 80) - 1))}`)
         return
       }
       const now = Math.floor((10 * p.bytesDone) / Math.max(p.bytesTotal, 1))
