@@ -32,14 +32,14 @@ const { values } = parseArgs({
 const say = values.json ? (text) => console.error(text) : (text) => console.log(text)
 
 checkNode()
-if (!values.json) build()
+build({ stdout: values.json ? process.stderr : 'inherit' })
 const models = values.model ?? [await fetchModel(say)]
 if (models[0] === null) fail('there is no model to measure with: set CANN_NODE_MODEL')
 
 const engines = [{ name: 'cann-node', script: here('run-cann-node.mjs') }]
 if (!values.alone) {
   const peers = here('peers')
-  if (!existsSync(join(peers, 'node_modules/node-llama-cpp'))) sh('npm', ['ci', '--no-audit', '--no-fund', '--ignore-scripts'], { cwd: peers })
+  if (!existsSync(join(peers, 'node_modules/node-llama-cpp'))) sh('npm', ['ci', '--no-audit', '--no-fund', '--ignore-scripts'], { cwd: peers, stdout: process.stderr })
   engines.push({ name: 'node-llama-cpp', script: join(peers, 'run-node-llama-cpp.mjs') })
 }
 

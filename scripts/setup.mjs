@@ -15,11 +15,11 @@ export function fail(message) {
   process.exit(1)
 }
 
-/** Runs a command in the checkout, its output visible; stops the program when it fails. */
-export function sh(command, args, { env = {}, cwd = root } = {}) {
+/** Runs a command in the checkout, its output visible (on `stdout`); stops the program when it fails. */
+export function sh(command, args, { cwd = root, stdout = 'inherit' } = {}) {
   // npm is a script on Windows, which only a shell starts.
   const shell = process.platform === 'win32' && command === 'npm'
-  const done = spawnSync(command, args, { cwd, stdio: 'inherit', shell, env: { ...process.env, ...env } })
+  const done = spawnSync(command, args, { cwd, stdio: ['inherit', stdout, 'inherit'], shell })
   if (done.error?.code === 'ENOENT') fail(`${command} was not found`)
   if (done.status !== 0) fail(`${[command, ...args].join(' ')} failed${done.signal ? ` (${done.signal})` : ''}`)
 }
@@ -36,13 +36,13 @@ export function checkCargo() {
 }
 
 /** Builds the addon, optimised. Cargo knows what is fresh, so this is quick when nothing changed. */
-export function build() {
+export function build(options) {
   if (process.env.CANN_NODE_BINARY_PATH) {
-    console.log(`using the addon of CANN_NODE_BINARY_PATH: ${process.env.CANN_NODE_BINARY_PATH}`)
+    console.error(`using the addon of CANN_NODE_BINARY_PATH: ${process.env.CANN_NODE_BINARY_PATH}`)
     return
   }
   checkCargo()
-  sh(process.execPath, [join(root, 'scripts/build.mjs')])
+  sh(process.execPath, [join(root, 'scripts/build.mjs')], options)
 }
 
 /** Installs what the type test needs. The package itself depends on nothing. */
