@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { test } from 'node:test'
 
 import { readGguf } from '../index.mjs'
+import { writeGguf } from '../tools/gguf.mjs'
 import { failure, rejection, smallModel, withBackend, withFolder } from './helpers/index.mjs'
 
 const use = withBackend()
@@ -102,4 +104,34 @@ test('an error of the progress listener ends the load and is what it rejects wit
   }
   await assert.rejects(use.backend.loadWeights(model().path, { onProgress }), (error) => error === mine)
   await use.backend.synchronize()
+})
+
+test('a larger upload leaves the event loop alone, and can be ended half way', async () => {
+  const { backend } = use
+  const path = join(at.folder, 'large.gguf')
+  const data = () => new Uint8Array(16 << 20)
+  const tensors = ['a', 'b', 'c', 'd'].map((name) => ({ name, ne: [2048, 2048], type: 'f32', data }))
+  writeGguf(path, [['general.architecture', 'string', 'test']], tensors)
+
+  const delay = monitorEventLoopDelay({ resolution: 1 })
+  delay.enable()
+  const seen = []
+  const weights = await backend.loadWeights(path, { onProgress: ({ bytesDone }) => seen.push(bytesDone) })
+  delay.disable()
+  assert.equal(seen.at(-1), 64 << 20)
+  assert.deepEqual(seen, seen.toSorted((a, b) => a - b))
+  // Generous: the machine may be busy. Reading the file here would take longer than this.
+  assert.ok(delay.percentile(90) / 1e6 < 25, `${delay.percentile(90) / 1e6} ms`)
+  weights.dispose()
+  await backend.synchronize()
+  const before = backend.stats().buffers
+
+  const control = new AbortController()
+  const reason = new Error('half way')
+  const onProgress = ({ bytesDone }) => bytesDone > 0 && control.abort(reason)
+  await assert.rejects(backend.loadWeights(path, { signal: control.signal, onProgress }), (error) => error === reason)
+  for (let i = 0; i < 100 && backend.stats().buffers.count > before.count; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  assert.deepEqual(backend.stats().buffers, before)
 })
