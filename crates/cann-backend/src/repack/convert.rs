@@ -10,6 +10,9 @@
 //! | any other block type | q8_0 | a / 253 + 2^-24 |
 //! | bf16, any block type | f16 | \|x\| / 2048 + 2^-25; beyond ±65504 the nearest f16 |
 //!
+//! That is what operators compute with. Reading int4 with offset gives q4_1 blocks, whose minimum is rounded once more:
+//! \|m\| / 2048 on top.
+//!
 //! Here d and m are the scale and minimum of a group of 32 (in q4_K: their products with the six-bit factors, m negative), a
 //! is the largest magnitude in a group of 32, x the value itself. The reference is [`gguf::dequantize`].
 //!
