@@ -260,11 +260,6 @@ impl Tensor {
         self.0.disposed.load(Ordering::Acquire) || self.0.holder.is_disposed()
     }
 
-    /// Device address of the first byte.
-    pub(crate) fn address(&self) -> Result<u64> {
-        Ok(self.memory()?.address() + self.0.offset)
-    }
-
     /// The memory it lies in: a task keeps this until the stream is past it.
     pub(crate) fn memory(&self) -> Result<Arc<Storage>> {
         if self.0.disposed.load(Ordering::Acquire) {

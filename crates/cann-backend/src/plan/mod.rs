@@ -109,8 +109,8 @@ struct Inner {
 #[derive(Clone)]
 pub struct Plan(Arc<Inner>);
 
-/// Staging for this many runs is made with the plan; further runs that wait use ordinary memory.
-const PINNED_SLOTS: usize = 2;
+/// Staging for this many runs is made with the plan; runs that wait behind them begin in ordinary memory.
+const PINNED_SLOTS: usize = 4;
 
 impl Backend {
     /// Makes a graph ready to run here.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Encoded, Inner, Input, Plan, lock};
 use crate::Done;
 use crate::acl::memory::PinnedMem;
+use crate::buffer::Storage;
 use crate::error::{Error, Result};
 use crate::queue::Worker;
 use crate::repack::{self, Layout, Regions};
@@ -49,10 +50,23 @@ impl Slot {
     }
 }
 
+/// A device tensor that takes part in a run. Its memory is held from when it was named: disposing it later changes nothing.
+struct Held {
+    address: u64,
+    _memory: Arc<Storage>,
+}
+
+impl Held {
+    fn new(tensor: &Tensor) -> Result<Held> {
+        let memory = tensor.memory()?;
+        Ok(Held { address: memory.address() + tensor.memory_offset(), _memory: memory })
+    }
+}
+
 /// How an input is given.
 enum Given {
     Bytes,
-    Tensor(Tensor),
+    Tensor(Held),
 }
 
 /// A run being put together on the caller's thread.
@@ -61,7 +75,7 @@ pub struct RunBuilder {
     slot: Slot,
     given: Vec<Option<Given>>,
     wanted: Vec<bool>,
-    output_to: Vec<(usize, Tensor)>,
+    output_to: Vec<(usize, Held)>,
     cancel: Option<CancellationToken>,
     trace: bool,
 }
@@ -114,9 +128,7 @@ impl RunBuilder {
         let at = self.input_index(name)?;
         let input = &self.plan.0.inputs[at];
         let what = || format!("inputs.{name}");
-        if tensor.is_disposed() {
-            return Err(Error::Disposed { what: "tensor" });
-        }
+        let held = Held::new(tensor)?;
         if tensor.backend_id() != self.plan.0.backend.id() {
             return Err(Error::invalid(what(), "a tensor of the backend that made the plan"));
         }
@@ -132,7 +144,7 @@ impl RunBuilder {
                 reason: format!("{} blocks are dequantised by the host: give the bytes", input.ty.name()),
             });
         }
-        self.given[at] = Some(Given::Tensor(tensor.clone()));
+        self.given[at] = Some(Given::Tensor(held));
         Ok(())
     }
 
@@ -152,9 +164,7 @@ impl RunBuilder {
     pub fn output_to(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
         let at = self.output_index(name)?;
         let output = &self.plan.0.outputs[at];
-        if tensor.is_disposed() {
-            return Err(Error::Disposed { what: "tensor" });
-        }
+        let held = Held::new(tensor)?;
         if tensor.backend_id() != self.plan.0.backend.id() {
             return Err(Error::invalid(format!("outputTo.{name}"), "a tensor of the backend that made the plan"));
         }
@@ -164,7 +174,7 @@ impl RunBuilder {
                 format!("{} {:?}, not {} {:?}", output.ty.name(), output.ne, tensor.ty().name(), tensor.ne()),
             ));
         }
-        self.output_to.push((at, tensor.clone()));
+        self.output_to.push((at, held));
         Ok(())
     }
 
@@ -209,6 +219,7 @@ impl RunBuilder {
         if self.is_cancelled() {
             return done(Err(Error::Cancelled));
         }
+        self.pin();
         // The lock is gone before anybody's `done` is called.
         let enqueued = lock(&plan.0.encoded).as_mut().map(|encoded| self.enqueue(worker, &plan.0, encoded));
         let Some(enqueued) = enqueued else {
@@ -223,6 +234,19 @@ impl RunBuilder {
             }
             Err(error) => done(Err(error)),
         });
+    }
+
+    /// Moves inputs that waited in ordinary memory to staging that became free meanwhile: copies from there do not block.
+    fn pin(&mut self) {
+        if let Slot::Plain(bytes) = &self.slot
+            && let Some(mut memory) = lock(&self.plan.0.slots).pop()
+        {
+            for input in self.plan.0.inputs.iter().filter(|i| i.used) {
+                let range = input.slot as usize..(input.slot + input.bytes) as usize;
+                memory.as_mut_slice()[range.clone()].copy_from_slice(&bytes[range]);
+            }
+            self.slot = Slot::Pinned(memory);
+        }
     }
 
     fn enqueue(&mut self, worker: &mut Worker, plan: &Inner, encoded: &mut Encoded) -> Result<()> {
@@ -249,7 +273,7 @@ impl RunBuilder {
         worker.count_launches(if encoded.program.is_captured() { 1 } else { encoded.program.len() as u64 });
         for (at, tensor) in &self.output_to {
             let output = &plan.outputs[*at];
-            worker.stream.copy_device(tensor.address()?, output.address, output.bytes)?;
+            worker.stream.copy_device(tensor.address, output.address, output.bytes)?;
         }
         for (output, _) in plan.outputs.iter().zip(&self.wanted).filter(|(_, wanted)| **wanted) {
             worker.stream.copy_out(self.slot.part_mut(output.slot, output.bytes), output.address)?;
@@ -261,7 +285,7 @@ impl RunBuilder {
         let stream = &worker.stream;
         match &self.given[at] {
             Some(Given::Tensor(tensor)) => {
-                return stream.copy_device(input.address, tensor.address()?, input.bytes);
+                return stream.copy_device(input.address, tensor.address, input.bytes);
             }
             Some(Given::Bytes) => {}
             // `submit` checked that every used input is given.
