@@ -396,6 +396,8 @@ export class Graph {
   readonly nodes: GraphTensor[]
   /** Graphviz text of the graph. */
   toDot(): string
+  /** The graph as one self-contained SVG picture: leaves as boxes, views dashed, outputs with a bold edge. */
+  toSvg(): string
 }
 export interface Graph extends OpMethods {}
 

@@ -76,3 +76,14 @@ test('Graphviz', () => {
   assert.match(graph.toDot(), /^digraph/)
   assert.match(graph.toDot(), /a\\"b/)
 })
+
+test('a graph as one SVG picture', () => {
+  const g = new Graph()
+  const x = g.input('x <1>', 'f32', [4, 2])
+  g.output('y', g.silu(g.mulMat(g.reshape(x, [4, 2]), x)))
+  const svg = g.toSvg()
+  assert.match(svg, /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg"/)
+  assert.equal(svg.match(/<rect /g).length, g.nodes.length)
+  assert.equal(svg.match(/<path /g).length, 4, 'an edge for each source')
+  assert.ok(svg.includes('x &lt;1&gt;') && svg.includes('SILU → y'))
+})

@@ -6,8 +6,10 @@ const { invalid } = require('./errors.js')
 const { nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
 const OPS = require('./ops.js')
+const { toSvg } = require('./graph-svg.js')
 
 const KEY = Symbol('cann-node')
+const VIEWS = new Set(['VIEW', 'RESHAPE', 'PERMUTE', 'TRANSPOSE'])
 
 /** A node. What it looks like is asked of the graph once. */
 class GraphTensor {
@@ -58,6 +60,9 @@ class GraphTensor {
 class Graph {
   #native = new (native().Graph)()
   #nodes = []
+  /** Sources of each node and the outputs, by position: what a picture needs. */
+  #edges = []
+  #outputs = []
 
   static native(graph) {
     return graph.#native
@@ -79,12 +84,15 @@ class Graph {
     check.string(op, 'op')
     if (!Array.isArray(src)) throw invalid('array of GraphTensor or null', 'src', src)
     const ids = src.map((node, i) => (node === null || node === undefined ? -1 : this.#idOf(node, `src[${i}]`)))
-    return this.#node(this.#native.op(op, ids, params && checkParams(params), result && checkResult(result)))
+    const id = this.#native.op(op, ids, params && checkParams(params), result && checkResult(result))
+    return this.#node(id, ids.filter((source) => source >= 0))
   }
 
   output(name, t) {
     check.string(name, 'name')
-    this.#native.output(name, this.#idOf(t, 't'))
+    const node = this.#idOf(t, 't')
+    this.#native.output(name, node)
+    this.#outputs.push({ name, node })
   }
 
   get nodes() {
@@ -93,6 +101,14 @@ class Graph {
 
   toDot() {
     return this.#native.toDot()
+  }
+
+  toSvg() {
+    const nodes = this.#nodes.map(({ op, name, type, ne }, i) => {
+      const leaf = op === 'NONE'
+      return { op, name, type, ne, src: this.#edges[i], leaf, view: VIEWS.has(op) }
+    })
+    return toSvg(nodes, this.#outputs)
   }
 
   // Views: extents and strides are arguments here, not options.
@@ -111,9 +127,10 @@ class Graph {
     return this.op('PERMUTE', [x], { axes: Array.isArray(axes[0]) ? axes[0] : axes })
   }
 
-  #node(id) {
+  #node(id, sources = []) {
     const node = new GraphTensor(KEY, this, id)
     this.#nodes.push(node)
+    this.#edges.push(sources)
     return node
   }
 
