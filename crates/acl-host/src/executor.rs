@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 use acl_sys::*;
 
 use crate::kernels::team::Team;
-use crate::runtime::{DevicePtr, Launch, Work, config, context, live, memory, submit};
+use crate::runtime::checked::{self, Access, Origin, Region};
+use crate::runtime::{DevicePtr, Launch, LaunchError, Work, config, context, live, submit};
 use crate::tensor::{Elem, View};
 
 /// Elements of cheap work below which a second thread does not pay.
@@ -51,32 +52,34 @@ thread_local! {
 
 /// What checked mode remembers of a tensor until phase two.
 struct Argument {
-    name: String,
-    start: usize,
-    bytes: usize,
+    name: &'static str,
+    region: Region,
+    written: bool,
 }
 
 /// A tensor becomes an argument of the operator whose phase one this thread is in.
-pub(crate) fn note_argument(name: &str, view: &View) {
-    if config::settings().check && !view.is_empty() {
-        let (start, end) = view.span();
-        ARGUMENTS.with_borrow_mut(|all| all.push(Argument { name: name.into(), start, bytes: end - start }));
+pub(crate) fn note_argument(name: &'static str, view: &View, written: bool) {
+    if checked::enabled() && !view.is_empty() {
+        let argument = Argument { name, region: view.region(), written };
+        ARGUMENTS.with_borrow_mut(|all| all.push(argument));
     }
 }
 
-/// Checked mode: all that a call touches is live device memory.
-fn check_arguments(name: &str, arguments: &[Argument], workspace: usize, needed: usize) -> Result<(), aclnnStatus> {
-    let workspace = (needed > 0).then_some(("workspace", workspace, needed));
-    for (what, start, bytes) in arguments.iter().map(|a| (a.name.as_str(), a.start, a.bytes)).chain(workspace) {
-        let problem = match memory::find(start, bytes) {
-            Some(found) if found.device.is_some() => continue,
-            Some(_) => "is host memory",
-            None => "is not inside live device memory",
-        };
-        let message = format!("{name}: {what} at {start:#x}, {bytes} bytes, {problem}");
-        return Err(context::fail(ACLNN_ERR_RUNTIME_ERROR, message));
+/// Checked mode: what a call touches, all of which must be live device memory.
+fn accesses(
+    name: &'static str,
+    arguments: &[Argument],
+    workspace: usize,
+    needed: usize,
+) -> Result<Vec<Access>, aclnnStatus> {
+    let by = Origin::of(name);
+    let touch = |argument, region, written| Access { by, argument, region, written };
+    let mut all: Vec<_> = arguments.iter().map(|a| touch(a.name, a.region, a.written)).collect();
+    if needed > 0 {
+        all.push(touch("workspace", Region::solid(workspace, needed), true));
     }
-    Ok(())
+    checked::check_live(&all, ACLNN_ERR_RUNTIME_ERROR)?;
+    Ok(all)
 }
 
 /// A checked operator call.
@@ -101,15 +104,15 @@ impl Op {
 
 /// What a closure of an operator may answer.
 pub(crate) trait Outcome {
-    fn outcome(self) -> Result<(), aclError>;
+    fn outcome(self) -> Result<(), LaunchError>;
 }
 impl Outcome for () {
-    fn outcome(self) -> Result<(), aclError> {
+    fn outcome(self) -> Result<(), LaunchError> {
         Ok(())
     }
 }
-impl Outcome for Result<(), aclError> {
-    fn outcome(self) -> Result<(), aclError> {
+impl Outcome for Result<(), LaunchError> {
+    fn outcome(self) -> Result<(), LaunchError> {
         self
     }
 }
@@ -188,15 +191,16 @@ struct Body<F> {
     run: F,
 }
 
-impl<F: Fn(&Run) -> Result<(), aclError> + Send + Sync> Launch for Body<F> {
+impl<F: Fn(&Run) -> Result<(), LaunchError> + Send + Sync> Launch for Body<F> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn launch(&self, workspace: *mut u8) -> Result<(), aclError> {
+    fn launch(&self, workspace: *mut u8) -> Result<(), LaunchError> {
         let run = Run { workspace, workspace_bytes: self.workspace_bytes, taken: AtomicUsize::new(0), team: team() };
-        // A panic in an operator is a defect of ours: an error of the stream, never of the process.
-        catch_unwind(AssertUnwindSafe(|| (self.run)(&run))).unwrap_or(Err(ACL_ERROR_RT_INTERNAL_ERROR))
+        // A panic in an operator is a defect of ours: it costs the device, never the process.
+        let ended = catch_unwind(AssertUnwindSafe(|| (self.run)(&run)));
+        ended.unwrap_or(Err(LaunchError::Fault(ACL_ERROR_RT_INTERNAL_ERROR)))
     }
 }
 
@@ -241,6 +245,7 @@ pub(crate) unsafe fn phase_one(
     if let Err(code) = context::current_device() {
         return code;
     }
+    checked::count_call();
     let before = CURRENT.replace(name);
     let checked = catch_unwind(AssertUnwindSafe(check));
     CURRENT.set(before);
@@ -274,6 +279,7 @@ pub(crate) unsafe fn phase_two(
     executor: *mut aclOpExecutor,
     stream: aclrtStream,
 ) -> aclnnStatus {
+    checked::count_call();
     // SAFETY: the caller's promise.
     let Some(held) = (unsafe { executor_at(executor) }) else {
         return context::fail(ACLNN_ERR_PARAM_NULLPTR, format!("{name}: the executor is null or already used"));
@@ -286,10 +292,10 @@ pub(crate) unsafe fn phase_two(
         let checked = if lacking {
             let got = format!("got {workspace_bytes} at {workspace:p}");
             Err(context::fail(ACLNN_ERR_PARAM_NULLPTR, format!("{name}: needs {needed} bytes of workspace, {got}")))
-        } else if config::settings().check && held.op.body.is_some() {
-            check_arguments(name, &held.arguments, workspace.addr(), needed)
+        } else if checked::enabled() && held.op.body.is_some() {
+            accesses(name, &held.arguments, workspace.addr(), needed)
         } else {
-            Ok(())
+            Ok(Vec::new())
         };
         (needed, held.op.body.clone(), held.repeatable, checked)
     };
@@ -297,14 +303,15 @@ pub(crate) unsafe fn phase_two(
         // SAFETY: made by `Box::into_raw` in phase one; whoever passed it gives it up.
         drop(unsafe { Box::from_raw(held) });
     }
-    if let Err(code) = checked {
-        return code;
-    }
+    let accesses = match checked {
+        Ok(accesses) => accesses,
+        Err(code) => return code,
+    };
     let Some(op) = body else {
         return ACL_SUCCESS;
     };
-    match catch_unwind(AssertUnwindSafe(|| submit(stream, Work::Launch { op, workspace: DevicePtr(workspace.cast()) })))
-    {
+    let work = Work::Launch { op, workspace: DevicePtr(workspace.cast()) };
+    match catch_unwind(AssertUnwindSafe(|| submit(stream, work, accesses))) {
         Ok(Ok(())) => ACL_SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => context::fail(ACLNN_ERR_INNER, format!("{name}: internal error in phase two")),

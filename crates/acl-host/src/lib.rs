@@ -3,7 +3,7 @@
 //! [`api`] is the whole of it: the list of `acl-sys`, filled with this crate's functions. What is behind them behaves as the
 //! vendor's library does, asynchrony, limits and error codes included, so that a program's mistakes show without an NPU.
 //! [`configure`] chooses what kind of device it is. Absent: exported C names (a crate of its own has them), and anything a
-//! program could ask here that it could not ask the vendor's library; [`live`] is for tests.
+//! program could ask here that it could not ask the vendor's library; [`live`] and [`findings`] are for tests.
 
 // C names are spelled as in the headers.
 #![allow(non_snake_case)]
@@ -18,6 +18,7 @@ mod tensor;
 
 use acl_sys::{AclApi, AclFn};
 
+pub use runtime::checked::findings;
 pub use runtime::config::{Config, ConfigError, configure};
 pub use runtime::live::{LiveObjects, live};
 

@@ -17,6 +17,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use crate::kernels::convert;
+use crate::runtime::checked::Region;
 
 /// The most dims a tensor may have.
 pub(crate) const MAX_RANK: usize = 8;
@@ -659,6 +660,15 @@ impl View {
         let bits = self.dtype.bits() as isize;
         let base = self.ptr as isize;
         ((base + (low * bits).div_euclid(8)) as usize, (base + ((high + 1) * bits + 7).div_euclid(8)) as usize)
+    }
+
+    /// The bytes of its elements, for checked mode.
+    pub(crate) fn region(&self) -> Region {
+        let (start, end) = self.span();
+        match self.dtype {
+            DType::I4 => Region::solid(start, end - start),
+            _ => Region::strided(start, end, self.dtype.size(), self.dims(), self.strides()),
+        }
     }
 
     /// `len` elements from `start` as they lie in memory: only where they do so without gaps, aligned, and as type `E`.

@@ -23,14 +23,16 @@ impl TensorList {
     }
 
     /// The tensors; refused when one is null or gone.
-    pub(crate) fn tensors(&self, name: &str) -> Result<Vec<Tensor>, Refusal> {
+    pub(crate) fn tensors(&self, name: &'static str) -> Result<Vec<Tensor>, Refusal> {
+        // Lists are const in C whatever happens to their tensors; outputs are called y.
+        let written = name == "y";
         self.elements
             .iter()
             .map(|&t| {
                 // SAFETY: the list's creator promised that its elements stay valid as long as the list.
                 let tensor = unsafe { look::<Tensor, _>(t) };
                 let tensor = tensor.ok_or_else(|| Refusal::null(&format!("an element of {name}")))?;
-                tensor.admit(name)?;
+                tensor.admit(name, written)?;
                 Ok(tensor.clone())
             })
             .collect()
@@ -42,8 +44,8 @@ trait Kind {
     const MAGIC: u64;
     const LIVE: &'static live::Counter;
 
-    /// Checks beyond the magic word when it becomes argument `name` of an operator.
-    fn admit(&self, _name: &str) -> Result<(), Refusal> {
+    /// Checks beyond the magic word when it becomes argument `name` of an operator, which may write to it.
+    fn admit(&self, _name: &'static str, _written: bool) -> Result<(), Refusal> {
         Ok(())
     }
 }
@@ -51,7 +53,7 @@ impl Kind for Tensor {
     const MAGIC: u64 = 0x6163_6c54_656e_736f;
     const LIVE: &'static live::Counter = &live::TENSORS;
 
-    fn admit(&self, name: &str) -> Result<(), Refusal> {
+    fn admit(&self, name: &'static str, written: bool) -> Result<(), Refusal> {
         if self.lacks_memory() {
             return Err(Refusal::null(&format!("the memory of {name}")));
         }
@@ -59,7 +61,7 @@ impl Kind for Tensor {
         if self.dtype() == DType::BF16 && !matches!(family(), Family::Ascend910B | Family::Ascend910_93) {
             return Err(Refusal::invalid(format!("{name} is BF16, which this chip does not have")));
         }
-        executor::note_argument(name, self);
+        executor::note_argument(name, self, written);
         Ok(())
     }
 }
@@ -271,23 +273,23 @@ pub(crate) unsafe extern "C" fn aclDestroyAclOpExecutor(executor: *mut aclOpExec
 pub(crate) trait FromC<C>: Sized {
     /// # Safety
     /// `c` is what the C interface promises for an argument of its type, for as long as the result is used.
-    unsafe fn from_c(c: C, name: &str) -> Result<Self, Refusal>;
+    unsafe fn from_c(c: C, name: &'static str) -> Result<Self, Refusal>;
 }
 
 macro_rules! from_handle {
-    ($($c:ty => $target:ty as $value:ty;)*) => {$(
+    ($($c:ty => $target:ty as $value:ty, written: $written:literal;)*) => {$(
         impl<'a> FromC<$c> for &'a $target {
-            unsafe fn from_c(c: $c, name: &str) -> Result<Self, Refusal> {
+            unsafe fn from_c(c: $c, name: &'static str) -> Result<Self, Refusal> {
                 // SAFETY: the caller's promise.
                 let found: Option<&'a $value> = unsafe { look::<$value, _>(c.cast_const()) };
                 let found = found.ok_or_else(|| not_live(c.is_null(), name))?;
-                found.admit(name)?;
+                found.admit(name, $written)?;
                 Ok(found)
             }
         }
 
         impl<'a> FromC<$c> for Option<&'a $target> {
-            unsafe fn from_c(c: $c, name: &str) -> Result<Self, Refusal> {
+            unsafe fn from_c(c: $c, name: &'static str) -> Result<Self, Refusal> {
                 if c.is_null() {
                     return Ok(None);
                 }
@@ -309,11 +311,11 @@ impl<T> CastConst<T> for *const T {
 }
 
 from_handle! {
-    *const aclTensor => Tensor as Tensor;
-    *mut aclTensor => Tensor as Tensor;
-    *const aclScalar => Scalar as Scalar;
-    *const aclIntArray => [i64] as Vec<i64>;
-    *const aclTensorList => TensorList as TensorList;
+    *const aclTensor => Tensor as Tensor, written: false;
+    *mut aclTensor => Tensor as Tensor, written: true;
+    *const aclScalar => Scalar as Scalar, written: false;
+    *const aclIntArray => [i64] as Vec<i64>, written: false;
+    *const aclTensorList => TensorList as TensorList, written: false;
 }
 
 fn not_live(null: bool, name: &str) -> Refusal {
@@ -326,7 +328,7 @@ fn not_live(null: bool, name: &str) -> Refusal {
 macro_rules! from_self {
     ($($ty:ty),*) => {$(
         impl FromC<$ty> for $ty {
-            unsafe fn from_c(c: $ty, _: &str) -> Result<Self, Refusal> {
+            unsafe fn from_c(c: $ty, _: &'static str) -> Result<Self, Refusal> {
                 Ok(c)
             }
         }
@@ -335,13 +337,13 @@ macro_rules! from_self {
 from_self!(bool, i8, i32, i64, f64);
 
 impl FromC<aclDataType> for DType {
-    unsafe fn from_c(c: aclDataType, name: &str) -> Result<Self, Refusal> {
+    unsafe fn from_c(c: aclDataType, name: &'static str) -> Result<Self, Refusal> {
         DType::from_acl(c).ok_or_else(|| Refusal::invalid(format!("{name}: unknown type {c}")))
     }
 }
 
 impl<'a> FromC<*const c_char> for &'a str {
-    unsafe fn from_c(c: *const c_char, name: &str) -> Result<Self, Refusal> {
+    unsafe fn from_c(c: *const c_char, name: &'static str) -> Result<Self, Refusal> {
         if c.is_null() {
             return Err(Refusal::null(name));
         }

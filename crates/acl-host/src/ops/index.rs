@@ -1,15 +1,14 @@
 //! Rows picked and placed by index tensors.
 //!
 //! Indices are only known when the operator runs. One outside the dim touches nothing, the other rows are still moved, and the
-//! stream has an error afterwards.
+//! stream tells at its next synchronisation. The device goes on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use acl_sys::{ACL_ERROR_RT_VECTOR_CORE_EXCEPTION, aclError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::check::*;
 use super::transfer::{Transfer, move_run};
 use crate::executor::{Checked, Op, Refusal, Run};
+use crate::runtime::LaunchError;
 use crate::tensor::{Tensor, View};
 
 pub(crate) fn aclnnEmbedding(weight: &Tensor, indices: &Tensor, out: &Tensor) -> Checked {
@@ -100,8 +99,9 @@ struct Rows {
 impl Rows {
     /// `gather`: the index says where to read, else where to write. `ordered`: rows of one index list are moved by one thread,
     /// because two of them may be the same destination.
-    fn run(&self, run: &Run, gather: bool, ordered: bool) -> Result<(), aclError> {
-        let outside = AtomicBool::new(false);
+    fn run(&self, run: &Run, gather: bool, ordered: bool) -> Result<(), LaunchError> {
+        // Place of the first index outside.
+        let outside = AtomicUsize::new(usize::MAX);
         let (outer, count) = (self.outer[0].numel(), self.index.numel());
         let row = self.inner[0].numel();
         let flat = [self.inner[0].collapsed(), self.inner[1].collapsed()];
@@ -109,7 +109,7 @@ impl Rows {
         let one = |o: usize, i: usize| {
             let at = self.index.get::<i64>(i);
             let Some(at) = usize::try_from(at).ok().filter(|at| *at < self.size) else {
-                outside.store(true, Ordering::Relaxed);
+                outside.fetch_min(i, Ordering::Relaxed);
                 return;
             };
             let (mut to, mut from) = (self.outer[0].offset_of(o), self.outer[1].offset_of(o));
@@ -127,7 +127,14 @@ impl Rows {
         } else {
             run.split_rows(outer * count, row, |items| items.for_each(|item| one(item / count, item % count)));
         }
-        if outside.into_inner() { Err(ACL_ERROR_RT_VECTOR_CORE_EXCEPTION) } else { Ok(()) }
+        match outside.into_inner() {
+            usize::MAX => Ok(()),
+            i => {
+                let index = self.index.get::<i64>(i);
+                let text = format!("index {index} at place {i} is outside a dim of {}", self.size);
+                Err(LaunchError::Argument(text))
+            }
+        }
     }
 }
 

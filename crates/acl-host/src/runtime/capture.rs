@@ -10,8 +10,10 @@ use std::thread::ThreadId;
 
 use acl_sys::*;
 
+use super::checked::{self, Access, misuse};
 use super::context::fail;
 use super::event::Event;
+use super::memory;
 use super::registry::{Registry, fresh_handle, handle_pointer, lock};
 use super::stream::{self, Work};
 use super::{config, live};
@@ -25,6 +27,8 @@ pub(crate) struct Recording {
     steps: Vec<Work>,
     records: Vec<Arc<Event>>,
     waits: Vec<Arc<Event>>,
+    /// What the steps touch; kept in checked mode.
+    accesses: Vec<Access>,
 }
 
 pub(crate) struct Model {
@@ -34,6 +38,22 @@ pub(crate) struct Model {
     records: Vec<Arc<Event>>,
     /// Events from outside that the model waits for.
     waits: Vec<Arc<Event>>,
+    accesses: Vec<Access>,
+}
+
+impl Model {
+    /// Its steps touched live memory when they were captured; that they still do is checked again. Pinned memory counts.
+    fn check_live(&self) -> Result<(), aclError> {
+        for access in &self.accesses {
+            let (start, bytes) = (access.region.start, access.region.bytes());
+            if memory::find(start, bytes).is_none() {
+                let history = checked::history(start, bytes);
+                let text = format!("captured {}: {access} is not inside live memory{history}", access.by);
+                return Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Model {
@@ -50,12 +70,13 @@ static ACTIVE: Mutex<Vec<(usize, aclmdlRICaptureMode, ThreadId)>> = Mutex::new(V
 static ACTIVE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Recording {
-    pub(crate) fn add(&mut self, work: Work) -> Result<(), aclError> {
+    pub(crate) fn add(&mut self, work: Work, accesses: Vec<Access>) -> Result<(), aclError> {
         self.check_valid()?;
         if matches!(work, Work::Model { .. }) {
-            return Err(fail(ACL_ERROR_RT_MODEL_CAPTURED, "a model cannot be executed inside a capture"));
+            return Err(misuse(ACL_ERROR_RT_MODEL_CAPTURED, "a model cannot be executed inside a capture"));
         }
         self.steps.push(work);
+        self.accesses.extend(accesses);
         Ok(())
     }
 
@@ -73,7 +94,7 @@ impl Recording {
             return Ok(());
         }
         if in_capture {
-            return Err(fail(ACL_ERROR_RT_CAPTURE_DEPENDENCY, "the event belongs to the capture of another stream"));
+            return Err(misuse(ACL_ERROR_RT_CAPTURE_DEPENDENCY, "the event belongs to the capture of another stream"));
         }
         self.waits.push(Arc::clone(event));
         Ok(())
@@ -92,7 +113,7 @@ impl Recording {
 
     fn check_valid(&self) -> Result<(), aclError> {
         if !self.valid {
-            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "the capture became invalid earlier"));
+            return Err(misuse(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "the capture became invalid earlier"));
         }
         Ok(())
     }
@@ -105,8 +126,16 @@ pub(crate) fn begin(stream: aclrtStream, mode: aclmdlRICaptureMode) -> Result<()
     check_supported()?;
     let stream = stream::find(stream)?;
     let (model, thread) = (fresh_handle(), std::thread::current().id());
-    let recording =
-        Recording { model, mode, thread, valid: true, steps: Vec::new(), records: Vec::new(), waits: Vec::new() };
+    let recording = Recording {
+        model,
+        mode,
+        thread,
+        valid: true,
+        steps: Vec::new(),
+        records: Vec::new(),
+        waits: Vec::new(),
+        accesses: Vec::new(),
+    };
     // Held over both steps: whoever ends the capture at once finds it in the list.
     let mut active = lock(&ACTIVE);
     stream.begin_recording(recording)?;
@@ -131,15 +160,18 @@ pub(crate) fn end(stream: aclrtStream) -> Result<*mut c_void, aclError> {
     let recording = stream.take_recording(|recording| {
         let same_thread = recording.thread == std::thread::current().id();
         if recording.mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && !same_thread {
-            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, "another thread began the capture"));
+            let text = format!("thread {:?} began the capture, not this one", recording.thread);
+            return Err(misuse(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, text));
         }
         Ok(())
     })?;
     recording.lift();
     recording.check_valid()?;
-    let Recording { model: handle, steps, records, waits, .. } = recording;
+    let Recording { model: handle, steps, records, waits, accesses, .. } = recording;
     live::MODELS.add();
-    MODELS.insert(handle, Arc::new(Model { device: stream.device.id, steps, records, waits }));
+    let device = stream.device.id;
+    MODELS.insert(handle, Arc::new(Model { device, steps, records, waits, accesses }));
+    checked::handle_made("model", handle, device);
     Ok(handle_pointer(handle))
 }
 
@@ -152,11 +184,17 @@ pub(crate) fn execute(model: aclmdlRI, stream: aclrtStream) -> Result<(), aclErr
     let stream = stream::find(stream)?;
     let model = MODELS.find(model).ok_or_else(|| unknown(model))?;
     if model.device != stream.device.id {
-        return Err(fail(ACL_ERROR_RT_STREAM_CONTEXT, format!("the model was captured on device {}", model.device)));
+        let text = format!("the model was captured on device {}, the stream is of {}", model.device, stream.device.id);
+        return Err(misuse(ACL_ERROR_RT_STREAM_CONTEXT, text));
     }
-    let waits = model.waits.iter().filter_map(|event| event.ticket()).collect();
+    if checked::enabled() {
+        model.check_live()?;
+    }
+    let waits: Vec<_> = model.waits.iter().filter_map(|event| event.ticket()).collect();
+    waits.iter().for_each(|ticket| checked::stream_joins(stream.handle, ticket.clock()));
     let records: Vec<_> = model.records.iter().map(|event| event.new_ticket(stream.handle)).collect();
-    stream.push(Work::Model { model: Arc::clone(&model), waits, records: records.clone() })?;
+    let accesses = model.accesses.clone();
+    stream.push(Work::Model { model: Arc::clone(&model), waits, records: records.clone() }, accesses)?;
     for (event, ticket) in model.records.iter().zip(records) {
         event.set_recorded(ticket);
     }
@@ -168,7 +206,9 @@ pub(crate) fn destroy(model: aclmdlRI) -> Result<(), aclError> {
     if model.is_null() {
         return Err(fail(ACL_ERROR_INVALID_PARAM, "model is NULL"));
     }
-    MODELS.remove(model).map(drop).ok_or_else(|| unknown(model))
+    MODELS.remove(model).map(drop).ok_or_else(|| unknown(model))?;
+    checked::handle_ended(model.addr());
+    Ok(())
 }
 
 /// Refuses a call that some capture in progress forbids: any thread's in global mode, this thread's in thread-local mode.
@@ -184,7 +224,7 @@ pub(crate) fn check_unsafe_call(what: &str) -> Result<(), aclError> {
     });
     if forbidden {
         let text = format!("a stream is being captured in a mode that forbids {what}");
-        return Err(fail(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, text));
+        return Err(misuse(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, text));
     }
     Ok(())
 }
@@ -201,5 +241,7 @@ fn check_supported() -> Result<(), aclError> {
 }
 
 fn unknown(model: aclmdlRI) -> aclError {
-    fail(ACL_ERROR_RT_INVALID_HANDLE, format!("model {model:?} was destroyed, lost by a reset, or never made"))
+    let history = checked::handle_history(model.addr());
+    let text = format!("model {model:?} was destroyed, lost by a reset, or never made{history}");
+    misuse(ACL_ERROR_RT_INVALID_HANDLE, text)
 }

@@ -18,7 +18,7 @@ pub struct Config {
     pub peer: Option<bool>,
     /// Threads that compute one kernel (`CANN_NODE_HOST_THREADS`, default the cores; never more than the cores).
     pub threads: Option<usize>,
-    /// Checked mode (`CANN_NODE_HOST_CHECK`, default off).
+    /// Checked mode (`CANN_NODE_HOST_CHECK`, default off; there `print` also writes each finding to stderr).
     pub check: Option<bool>,
 }
 
@@ -62,6 +62,11 @@ pub(crate) fn settings() -> &'static Settings {
     // The lock makes "no settings yet" and "the choice is merged" one step for configure().
     let chosen = CHOSEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     SETTINGS.get_or_init(|| Settings::resolve(&chosen, |name| std::env::var(name).ok(), &Machine::read()))
+}
+
+/// The settings once something has fixed them.
+pub(crate) fn in_force() -> Option<&'static Settings> {
+    SETTINGS.get()
 }
 
 /// Chip generations that differ in what they can do.
@@ -138,6 +143,8 @@ pub(crate) struct Settings {
     pub(crate) peer: bool,
     pub(crate) threads: usize,
     pub(crate) check: bool,
+    /// Checked mode writes what it finds to stderr.
+    pub(crate) print_findings: bool,
     /// What was wrong in the environment.
     pub(crate) warnings: Vec<String>,
 }
@@ -211,17 +218,16 @@ impl Settings {
             }
             _ => false,
         });
-        let (mut peer, mut check) = (None, false);
+        let (mut peer, mut check, mut print_findings) = (None, false, false);
         read("CANN_NODE_HOST_PEER", "the chip's answer", &mut |text| {
             peer = parse_switch(text);
             peer.is_some()
         });
-        read("CANN_NODE_HOST_CHECK", "off", &mut |text| match parse_switch(text) {
-            Some(on) => {
-                check = on;
-                true
-            }
-            None => false,
+        read("CANN_NODE_HOST_CHECK", "off", &mut |text| {
+            print_findings = text.eq_ignore_ascii_case("print");
+            let on = if print_findings { Some(true) } else { parse_switch(text) };
+            check = on.unwrap_or(false);
+            on.is_some()
         });
 
         if let Some(soc) = &chosen.soc {
@@ -237,6 +243,7 @@ impl Settings {
             peer,
             threads: chosen.threads.unwrap_or(threads).min(machine.cores),
             check: chosen.check.unwrap_or(check),
+            print_findings,
             warnings,
         }
     }

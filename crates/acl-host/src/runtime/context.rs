@@ -13,9 +13,10 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use acl_sys::*;
 
+use super::checked::misuse;
 use super::registry::lock;
 use super::stream::Stream;
-use super::{capture, config, event, memory, stream};
+use super::{capture, checked, config, event, memory, stream};
 
 thread_local! {
     /// Device and epoch of its context.
@@ -35,11 +36,21 @@ const MESSAGE_BYTES: usize = 4096;
 
 /// Stores what went wrong, for this thread's `aclGetRecentErrMsg`, and hands the code back.
 pub(crate) fn fail(code: aclError, message: impl AsRef<str>) -> aclError {
-    let (call, message) = (CALL.try_with(Cell::get).unwrap_or(""), message.as_ref());
+    note(&format!("{} [{code} {}]", named(message.as_ref()), status_name(code).unwrap_or("?")));
+    code
+}
+
+/// A text with the call this thread is in before it.
+pub(crate) fn named(message: &str) -> String {
+    let call = call();
     let named = call.is_empty() || message.starts_with(call);
     let (call, separator) = if named { ("", "") } else { (call, ": ") };
-    note(&format!("{call}{separator}{message} [{code} {}]", status_name(code).unwrap_or("?")));
-    code
+    format!("{call}{separator}{message}")
+}
+
+/// The runtime call this thread is in; empty in none.
+pub(crate) fn call() -> &'static str {
+    CALL.try_with(Cell::get).unwrap_or("")
 }
 
 /// Stores a text for this thread's `aclGetRecentErrMsg`, newest first.
@@ -83,6 +94,7 @@ pub(crate) fn entry(call: &'static str, body: impl FnOnce() -> Result<(), aclErr
 /// The body of an entry point that answers anything else: a panic answers `fallback`.
 pub(crate) fn guard<T>(call: &'static str, fallback: T, body: impl FnOnce() -> T) -> T {
     let outer = CALL.try_with(|c| c.replace(call)).unwrap_or("");
+    checked::count_call();
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         fail(ACL_ERROR_INTERNAL_ERROR, format!("the embedded device panicked: {}", panic_text(&*panic)));
         fallback
@@ -151,7 +163,7 @@ pub(crate) fn device(id: i32) -> Result<&'static Device, aclError> {
 
 /// The calling thread's device, working or not: for calls that give things back.
 pub(crate) fn bound() -> Result<&'static Device, aclError> {
-    let none = |why: &str| Err(fail(ACL_ERROR_RT_CONTEXT_NULL, why));
+    let none = |why: &str| Err(misuse(ACL_ERROR_RT_CONTEXT_NULL, why));
     match CURRENT.try_with(Cell::get).ok().flatten() {
         None => none("this thread has no device; call aclrtSetDevice on it"),
         Some((id, epoch)) => {
@@ -218,14 +230,15 @@ impl Device {
         lock(&self.peers).contains(&peer)
     }
 
-    /// Waits for all streams and tells of a fault.
+    /// Waits for all streams and tells of a fault, or else of what went wrong in them.
     pub(crate) fn synchronize(&self) -> Result<(), aclError> {
         let id = self.id;
-        for stream in stream::STREAMS.select(|stream| stream.device.id == id) {
-            stream.drain();
-        }
+        let streams = stream::STREAMS.select(|stream| stream.device.id == id);
+        streams.iter().for_each(|stream| stream.drain());
         memory::sweep();
-        self.check_fault()
+        self.check_fault()?;
+        // Each stream tells once, so all are asked.
+        streams.iter().fold(Ok(()), |told, stream| stream.tell_trouble().and(told))
     }
 
     fn free_bytes(&self) -> usize {
@@ -310,6 +323,8 @@ pub(crate) fn reset_device(id: i32, force: bool) -> Result<(), aclError> {
     if context.set_count > 0 {
         return Ok(());
     }
+    // Who forces a reset, or has lost the device, gives up what is on it.
+    let leaks = if force || device.fault() != ACL_SUCCESS { None } else { checked::leaks(device.id) };
     device.epoch.fetch_add(1, Ordering::AcqRel);
     context.default_stream = None;
     let id = device.id;
@@ -319,13 +334,14 @@ pub(crate) fn reset_device(id: i32, force: bool) -> Result<(), aclError> {
     capture::forget_device(id);
     event::forget_device(id);
     memory::forget_device(device);
+    checked::forget_device(id);
     lock(&device.peers).clear();
     lock(&device.fault_text).clear();
     device.fault.store(ACL_SUCCESS, Ordering::Release);
     if CURRENT.get().is_some_and(|(current, _)| current == id) {
         CURRENT.set(None);
     }
-    Ok(())
+    leaks.map_or(Ok(()), |text| Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text)))
 }
 
 /// Free and total bytes of the calling thread's device.

@@ -6,11 +6,12 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use acl_sys::*;
 
+use super::checked::{self, Clock, misuse};
 use super::context::{self, Device, fail};
 use super::live;
 use super::registry::{Registry, fresh_handle, handle_pointer, lock};
@@ -37,6 +38,8 @@ pub(crate) struct Ticket {
     complete: AtomicBool,
     time: Mutex<Option<Instant>>,
     done: Condvar,
+    /// In checked mode: what is past when the record is.
+    clock: OnceLock<Clock>,
 }
 
 static EVENTS: Registry<Event> = Registry::new();
@@ -47,7 +50,17 @@ const KNOWN_FLAGS: u32 = 0x3b;
 
 impl Ticket {
     fn new(stream: usize) -> Arc<Ticket> {
-        Arc::new(Ticket { stream, complete: AtomicBool::new(false), time: Mutex::new(None), done: Condvar::new() })
+        Arc::new(Ticket {
+            stream,
+            complete: AtomicBool::new(false),
+            time: Mutex::new(None),
+            done: Condvar::new(),
+            clock: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn clock(&self) -> Option<&Clock> {
+        self.clock.get()
     }
 
     pub(crate) fn complete(&self) {
@@ -87,7 +100,12 @@ impl Event {
         Ticket::new(stream)
     }
 
+    /// The ticket's stream has the record.
     pub(crate) fn set_recorded(&self, ticket: Arc<Ticket>) {
+        if let Some(clock) = checked::clock_of(ticket.stream) {
+            // A ticket is recorded once.
+            let _ = ticket.clock.set(clock);
+        }
         *lock(&self.latest) = Latest::Stream(ticket);
     }
 
@@ -95,9 +113,20 @@ impl Event {
         matches!(*lock(&self.latest), Latest::Capture)
     }
 
+    /// The host knows that the record has happened: what is told then.
+    fn past(&self, ticket: Option<Arc<Ticket>>) -> Result<(), aclError> {
+        self.device.check_fault()?;
+        let Some(ticket) = ticket else { return Ok(()) };
+        checked::host_joins(ticket.clock());
+        stream::tell_trouble(ticket.stream)
+    }
+
     fn check_not_captured(&self) -> Result<(), aclError> {
         if self.is_captured() {
-            return Err(fail(ACL_ERROR_RT_EVENT_CAPTURED, "the event was last recorded in a capture that has not run"));
+            return Err(misuse(
+                ACL_ERROR_RT_EVENT_CAPTURED,
+                "the event was last recorded in a capture that has not run",
+            ));
         }
         Ok(())
     }
@@ -123,6 +152,7 @@ pub(crate) fn create(flags: Option<u32>) -> Result<*mut c_void, aclError> {
     live::EVENTS.add();
     let handle = fresh_handle();
     EVENTS.insert(handle, Arc::new(Event { handle, device, flags, latest: Mutex::new(Latest::Nothing) }));
+    checked::handle_made("event", handle, device.id);
     Ok(handle_pointer(handle))
 }
 
@@ -130,6 +160,7 @@ pub(crate) fn create(flags: Option<u32>) -> Result<*mut c_void, aclError> {
 pub(crate) fn destroy(event: aclrtEvent) -> Result<(), aclError> {
     find(event)?;
     EVENTS.remove(event);
+    checked::handle_ended(event.addr());
     Ok(())
 }
 
@@ -143,7 +174,7 @@ pub(crate) fn record(event: aclrtEvent, stream: aclrtStream) -> Result<(), aclEr
         return Ok(());
     }
     let ticket = event.new_ticket(stream.handle);
-    stream.push(Work::Record(Arc::clone(&ticket)))?;
+    stream.push(Work::Record(Arc::clone(&ticket)), Vec::new())?;
     event.set_recorded(ticket);
     Ok(())
 }
@@ -160,27 +191,30 @@ pub(crate) fn stream_wait(stream: aclrtStream, event: aclrtEvent) -> Result<(), 
         return Ok(());
     }
     event.check_not_captured()?;
-    match event.ticket() {
-        Some(ticket) if !ticket.is_complete() => stream.push(Work::Wait(ticket)).map(|_| ()),
-        _ => Ok(()),
-    }
+    let Some(ticket) = event.ticket() else { return Ok(()) };
+    checked::stream_joins(stream.handle, ticket.clock());
+    if ticket.is_complete() { Ok(()) } else { stream.push(Work::Wait(ticket), Vec::new()).map(|_| ()) }
 }
 
 pub(crate) fn is_complete(event: aclrtEvent) -> Result<bool, aclError> {
     let event = find(event)?;
     event.device.check_fault()?;
     event.check_not_captured()?;
-    Ok(event.ticket().is_none_or(|ticket| ticket.is_complete()))
+    match event.ticket() {
+        Some(ticket) if !ticket.is_complete() => Ok(false),
+        ticket => event.past(ticket).map(|()| true),
+    }
 }
 
 pub(crate) fn synchronize(event: aclrtEvent) -> Result<(), aclError> {
     context::current()?;
     let event = find(event)?;
     event.check_not_captured()?;
-    if let Some(ticket) = event.ticket() {
+    let ticket = event.ticket();
+    if let Some(ticket) = &ticket {
         ticket.wait();
     }
-    event.device.check_fault()
+    event.past(ticket)
 }
 
 pub(crate) fn elapsed_ms(start: aclrtEvent, end: aclrtEvent) -> Result<f32, aclError> {
@@ -215,15 +249,20 @@ fn find(event: aclrtEvent) -> Result<Arc<Event>, aclError> {
         return Err(fail(ACL_ERROR_INVALID_PARAM, "event is NULL"));
     }
     EVENTS.find(event).ok_or_else(|| {
-        fail(ACL_ERROR_RT_INVALID_HANDLE, format!("event {event:?} was destroyed, lost by a reset, or never made"))
+        let history = checked::handle_history(event.addr());
+        let text = format!("event {event:?} was destroyed, lost by a reset, or never made{history}");
+        misuse(ACL_ERROR_RT_INVALID_HANDLE, text)
     })
 }
 
 fn check_device(event: &Event, device: &Device) -> Result<(), aclError> {
     if event.device.id != device.id {
-        let text =
-            format!("event {:#x} is of device {}, device {} is current", event.handle, event.device.id, device.id);
-        return Err(fail(ACL_ERROR_RT_STREAM_CONTEXT, text));
+        let history = checked::handle_history(event.handle);
+        let text = format!(
+            "event {:#x} is of device {}, device {} is current{history}",
+            event.handle, event.device.id, device.id
+        );
+        return Err(misuse(ACL_ERROR_RT_STREAM_CONTEXT, text));
     }
     Ok(())
 }

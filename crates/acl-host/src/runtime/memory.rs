@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 use acl_sys::*;
 use memmap2::{MmapMut, MmapOptions};
 
+use super::checked::{self, Access, misuse};
 use super::context::{self, Device, devices, fail};
 use super::registry::lock;
 use super::stream::{self, DevicePtr, Stream, Work};
@@ -29,7 +30,6 @@ pub(crate) struct AllocationInfo {
 }
 
 /// Live memory that covers a range; none for pageable host memory, freed memory and ranges that leave their allocation.
-#[allow(dead_code, reason = "for the checks of checked mode")]
 pub(crate) fn find(addr: usize, bytes: usize) -> Option<AllocationInfo> {
     match lookup(addr, bytes) {
         Lookup::Within(info, _) => Some(info),
@@ -254,6 +254,7 @@ fn allocate(bytes: usize, charged: usize, device: Option<usize>) -> Result<usize
     }
     let allocation = Arc::new(Allocation { base, bytes, charged, device, home });
     ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(base, allocation);
+    checked::block_made(base, bytes, device);
     Ok(base)
 }
 
@@ -261,13 +262,14 @@ fn too_large(bytes: usize) -> aclError {
     fail(ACL_ERROR_RT_MEMORY_ALLOCATION, format!("{bytes} bytes are more than there are addresses"))
 }
 
-/// Frees at once, whatever still runs. `host` tells which of the two free functions was called.
+/// Frees at once, whatever still runs; checked mode refuses that. `host` tells which of the two free functions was called.
 pub(crate) fn free(pointer: *mut u8, host: bool) -> Result<(), aclError> {
     if pointer.is_null() {
         return Err(fail(ACL_ERROR_INVALID_PARAM, "the pointer is NULL"));
     }
     capture::check_unsafe_call("free")?;
     let base = pointer.addr();
+    checked::check_unused(base)?;
     let allocation = {
         let mut allocations = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner);
         match allocations.get(&base) {
@@ -277,11 +279,16 @@ pub(crate) fn free(pointer: *mut u8, host: bool) -> Result<(), aclError> {
     };
     let Some(allocation) = allocation else {
         let kind = if host { "pinned host" } else { "device" };
-        let text = format!("{pointer:?} is no {kind} memory that was allocated and not freed yet");
-        return Err(fail(ACL_ERROR_INVALID_PARAM, text));
+        let history = checked::history(base, 1);
+        let text = format!("{pointer:?} is no {kind} memory that was allocated and not freed yet{history}");
+        return Err(misuse(ACL_ERROR_INVALID_PARAM, text));
     };
     if let Some(id) = allocation.device {
         uncharge(&devices()[id], allocation.charged);
+    }
+    if checked::enabled() {
+        checked::block_ended(base);
+        checked::quarantine(base, allocation.charged, Hold::Allocation(Arc::clone(&allocation)));
     }
     bury(Hold::Allocation(allocation));
     sweep();
@@ -395,7 +402,11 @@ impl Place {
     fn of(addr: usize, bytes: usize) -> Result<Place, aclError> {
         match lookup(addr, bytes) {
             Lookup::Within(info, hold) => Ok(Place { device: info.device, hold: Some(hold) }),
-            Lookup::Past(text) => Err(fail(ACL_ERROR_RT_PARAM_INVALID, text)),
+            Lookup::Past(text) => Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text + &checked::history(addr, bytes))),
+            Lookup::Foreign if checked::is_quarantined(addr) => {
+                let text = format!("{bytes} bytes at {addr:#x} are freed memory{}", checked::history(addr, bytes));
+                Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text))
+            }
             Lookup::Foreign => Ok(Place { device: None, hold: None }),
         }
     }
@@ -457,7 +468,7 @@ impl CopyRequest {
                 self.to,
                 to.name()
             );
-            return Err(fail(ACL_ERROR_RT_PARAM_INVALID, text));
+            return Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text));
         }
         if let (Some(a), Some(b)) = (from.device, to.device)
             && a != b
@@ -465,9 +476,19 @@ impl CopyRequest {
             && !devices()[b].can_access(a)
         {
             let text = format!("devices {a} and {b} have no peer access to each other");
-            return Err(fail(ACL_ERROR_RT_PARAM_INVALID, text));
+            return Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text));
         }
         Ok((from, to))
+    }
+
+    /// For checked mode: what is touched of ACL's own memory.
+    fn accesses(&self, from: &Place, to: &Place) -> Vec<Access> {
+        if !checked::enabled() {
+            return Vec::new();
+        }
+        let ends = [(from, "src", self.from.addr(), false), (to, "dst", self.to.addr(), true)];
+        let known = ends.into_iter().filter(|(place, ..)| !place.is_pageable());
+        known.map(|(_, argument, start, written)| Access::here(argument, start, self.bytes, written)).collect()
     }
 }
 
@@ -481,7 +502,8 @@ pub(crate) unsafe fn copy_now(request: &CopyRequest) -> Result<(), aclError> {
     }
     context::current()?;
     capture::check_unsafe_call("synchronous copies")?;
-    let (_from, _to) = request.places()?;
+    let (from, to) = request.places()?;
+    checked::host_access(&request.accesses(&from, &to))?;
     // SAFETY: places() checked ACL's own memory, and both places keep it mapped; the caller answers for the rest.
     unsafe { copy(request.to, request.from, request.bytes) };
     Ok(())
@@ -509,14 +531,18 @@ pub(crate) unsafe fn copy_async(request: &CopyRequest, stream: aclrtStream) -> R
         let text = "copies from the host, and copies of pageable memory, cannot be captured";
         return Err(fail(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, text));
     }
-    let mark = stream.push(Work::Copy {
+    let accesses = request.accesses(&from, &to);
+    let work = Work::Copy {
         to: DevicePtr(request.to),
         from: DevicePtr(request.from.cast_mut()),
         bytes: request.bytes,
         _holds: [from.hold, to.hold],
-    })?;
+    };
+    let mark = stream.push(work, accesses)?;
     if let Some(mark) = mark.filter(|_| pageable) {
+        let past = checked::clock_of(stream.handle);
         stream.wait_for(mark);
+        checked::host_joins(past.as_ref());
         stream.device.check_fault()?;
     }
     Ok(())
@@ -547,13 +573,19 @@ pub(crate) fn set(
     check_room(bytes, to_bytes)?;
     let place = Place::of(to.addr(), bytes)?;
     if place.is_pageable() {
-        return Err(fail(ACL_ERROR_RT_PARAM_INVALID, format!("{to:?} is {}", place.name())));
+        let text = format!("{to:?} is {}{}", place.name(), checked::history(to.addr(), bytes));
+        return Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text));
     }
+    let accesses = if checked::enabled() { vec![Access::here("devPtr", to.addr(), bytes, true)] } else { Vec::new() };
     // The low byte, as memset does.
     let value = value as u8;
     match stream {
-        Some(stream) => stream.push(Work::Fill { to: DevicePtr(to), value, bytes, _hold: place.hold }).map(|_| ()),
+        Some(stream) => {
+            let work = Work::Fill { to: DevicePtr(to), value, bytes, _hold: place.hold };
+            stream.push(work, accesses).map(|_| ())
+        }
         None => {
+            checked::host_access(&accesses)?;
             // SAFETY: the range is live ACL memory, kept mapped by `place`.
             unsafe { fill(to, value, bytes) };
             Ok(())

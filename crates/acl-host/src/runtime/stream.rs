@@ -3,12 +3,13 @@
 //! A submission is one short lock and no allocation once the queue has grown; the stream's thread takes all that waits in one
 //! exchange, and looks for more for a moment before it sleeps. Work that panics loses the device (see
 //! [`Device::set_fault`]); what is queued behind it is dropped, except that events still complete, so nobody waits for ever.
+//! An operator whose data are wrong fails alone: the stream's next synchronisation tells, and work goes on.
 //! Absent: priorities and limits on the queue's length.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,16 +17,34 @@ use std::time::{Duration, Instant};
 use acl_sys::*;
 
 use super::capture::{Model, Recording};
+use super::checked::{self, Access, misuse};
 use super::context::{self, Device, fail, panic_text};
 use super::event::{Event, Ticket};
 use super::memory::{self, Hold};
 use super::registry::{Registry, fresh_handle, handle_pointer, lock};
 use super::{config, live};
 
-/// A kernel launch: what the second phase of an operator enqueues. An error or a panic is a kernel fault.
+/// A kernel launch: what the second phase of an operator enqueues. A panic is a fault.
 pub(crate) trait Launch: Send + Sync {
     fn name(&self) -> &'static str;
-    fn launch(&self, workspace: *mut u8) -> Result<(), aclError>;
+    fn launch(&self, workspace: *mut u8) -> Result<(), LaunchError>;
+}
+
+/// Why a launch failed.
+#[derive(Debug)]
+pub(crate) enum LaunchError {
+    /// What it read makes no sense to it. The stream tells once, when it is waited for or asked next.
+    Argument(String),
+    /// The device is lost.
+    Fault(aclError),
+}
+
+/// What launches of a stream found wrong since the host was told last.
+#[derive(Default)]
+struct Trouble {
+    /// Empty: nothing.
+    first: String,
+    more: usize,
 }
 
 /// An address in device memory that travels to the stream's thread.
@@ -79,6 +98,9 @@ pub(crate) struct Stream {
     submitted: AtomicU64,
     completed: AtomicU64,
     waiters: AtomicUsize,
+    trouble: Mutex<Trouble>,
+    /// Whether there is some, so that the usual case of none costs no lock.
+    troubled: AtomicBool,
 }
 
 #[derive(Default)]
@@ -120,8 +142,9 @@ fn look(limit: Duration, found: impl Fn() -> bool) -> bool {
 }
 
 /// Enqueues on a stream of the calling thread's device (NULL: its default stream), or records in the stream's capture.
-pub(crate) fn submit(stream: aclrtStream, work: Work) -> Result<(), aclError> {
-    find(stream)?.push(work).map(|_| ())
+/// `accesses` are for checked mode and empty outside it.
+pub(crate) fn submit(stream: aclrtStream, work: Work, accesses: Vec<Access>) -> Result<(), aclError> {
+    find(stream)?.push(work, accesses).map(|_| ())
 }
 
 /// A stream of the calling thread's device; NULL is its default stream.
@@ -153,8 +176,11 @@ pub(crate) fn create(device: &'static Device, is_default: bool) -> Result<Arc<St
         submitted: AtomicU64::new(0),
         completed: AtomicU64::new(0),
         waiters: AtomicUsize::new(0),
+        trouble: Mutex::default(),
+        troubled: AtomicBool::new(false),
     });
     STREAMS.insert(stream.handle, Arc::clone(&stream));
+    checked::handle_made(if is_default { "default stream" } else { "stream" }, stream.handle, device.id);
     Ok(stream)
 }
 
@@ -174,7 +200,7 @@ pub(crate) fn destroy(stream: aclrtStream) -> Result<(), aclError> {
         return Err(fail(ACL_ERROR_RT_PARAM_INVALID, "the default stream is destroyed by the device's reset"));
     }
     if lock(&found.state).recording.is_some() {
-        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, "the stream is being captured"));
+        return Err(misuse(ACL_ERROR_RT_STREAM_CAPTURED, "the stream is being captured"));
     }
     match STREAMS.remove(stream) {
         Some(found) => found.close(),
@@ -189,13 +215,24 @@ pub(crate) fn synchronize(stream: aclrtStream) -> Result<(), aclError> {
     stream.check_not_captured("synchronised")?;
     stream.drain();
     memory::sweep();
-    stream.device.check_fault()
+    stream.device.check_fault()?;
+    stream.tell_trouble()
+}
+
+/// What launches of a stream found wrong, if it still exists: told once.
+pub(super) fn tell_trouble(stream: usize) -> Result<(), aclError> {
+    STREAMS.find(handle_pointer(stream)).map_or(Ok(()), |stream| stream.tell_trouble())
 }
 
 pub(crate) fn is_idle(stream: aclrtStream) -> Result<bool, aclError> {
     let stream = find(stream)?;
     stream.check_not_captured("asked")?;
-    Ok(!stream.is_pending(stream.submitted.load(Ordering::SeqCst)))
+    let past = checked::clock_of(stream.handle);
+    if stream.is_pending(stream.submitted.load(Ordering::SeqCst)) {
+        return Ok(false);
+    }
+    checked::host_joins(past.as_ref());
+    stream.tell_trouble().map(|()| true)
 }
 
 /// How far each busy stream must come to be past all that is submitted now.
@@ -206,17 +243,20 @@ pub(crate) fn pending_marks() -> Vec<(Arc<Stream>, u64)> {
 
 fn known(stream: aclrtStream) -> Result<Arc<Stream>, aclError> {
     STREAMS.find(stream).ok_or_else(|| {
-        fail(ACL_ERROR_RT_INVALID_HANDLE, format!("stream {stream:?} was destroyed, lost by a reset, or never made"))
+        let history = checked::handle_history(stream.addr());
+        let text = format!("stream {stream:?} was destroyed, lost by a reset, or never made{history}");
+        misuse(ACL_ERROR_RT_INVALID_HANDLE, text)
     })
 }
 
 impl Stream {
     /// Enqueues, or records in a capture; the answer is the mark to wait for, none when it was recorded.
-    pub(crate) fn push(self: &Arc<Stream>, work: Work) -> Result<Option<u64>, aclError> {
+    /// `accesses` are for checked mode and empty outside it.
+    pub(crate) fn push(self: &Arc<Stream>, work: Work, accesses: Vec<Access>) -> Result<Option<u64>, aclError> {
         let mut state = lock(&self.state);
         self.check_open(&state)?;
         if let Some(recording) = &mut state.recording {
-            recording.add(work)?;
+            recording.add(work, accesses)?;
             return Ok(None);
         }
         if state.thread.is_none() {
@@ -226,6 +266,11 @@ impl Stream {
                 fail(ACL_ERROR_RT_NO_STREAM_RESOURCE, format!("the system refuses a thread: {error}"))
             })?;
             state.thread = Some(thread);
+        }
+        if checked::enabled() {
+            let is_launch = matches!(work, Work::Launch { .. });
+            let code = if is_launch { ACLNN_ERR_RUNTIME_ERROR } else { ACL_ERROR_RT_PARAM_INVALID };
+            checked::submit(self.handle, &accesses, code)?;
         }
         state.queue.push_back(work);
         let mark = self.submitted.fetch_add(1, Ordering::SeqCst) + 1;
@@ -239,7 +284,37 @@ impl Stream {
 
     /// Waits until all that is submitted now is done.
     pub(crate) fn drain(&self) {
+        let past = checked::clock_of(self.handle);
         self.wait_for(self.submitted.load(Ordering::SeqCst));
+        checked::host_joins(past.as_ref());
+    }
+
+    /// What launches found wrong since this was asked last.
+    pub(super) fn tell_trouble(&self) -> Result<(), aclError> {
+        if !self.troubled.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let Trouble { first, more } = {
+            let mut trouble = lock(&self.trouble);
+            self.troubled.store(false, Ordering::SeqCst);
+            std::mem::take(&mut *trouble)
+        };
+        // Another thread may have been told meanwhile.
+        if first.is_empty() {
+            return Ok(());
+        }
+        let others = if more > 0 { format!(", and {more} launches more failed") } else { String::new() };
+        Err(fail(ACL_ERROR_RT_PARAM_INVALID, first + &others))
+    }
+
+    fn set_trouble(&self, text: String) {
+        let mut trouble = lock(&self.trouble);
+        if trouble.first.is_empty() {
+            trouble.first = text;
+        } else {
+            trouble.more += 1;
+        }
+        self.troubled.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn wait_for(&self, mark: u64) {
@@ -275,6 +350,7 @@ impl Stream {
             // Its panics are caught work by work.
             let _ = thread.join();
         }
+        checked::stream_ended(self.handle);
         self.device.streams.fetch_sub(1, Ordering::Relaxed);
         if !self.is_default {
             live::STREAMS.sub();
@@ -285,10 +361,10 @@ impl Stream {
         let mut state = lock(&self.state);
         self.check_open(&state)?;
         if self.is_default {
-            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "the default stream cannot be captured"));
+            return Err(misuse(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "the default stream cannot be captured"));
         }
         if state.recording.is_some() {
-            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, "the stream is being captured already"));
+            return Err(misuse(ACL_ERROR_RT_STREAM_CAPTURED, "the stream is being captured already"));
         }
         state.recording = Some(recording);
         Ok(())
@@ -305,7 +381,7 @@ impl Stream {
         accept: impl FnOnce(&Recording) -> Result<(), aclError>,
     ) -> Result<Recording, aclError> {
         let mut state = lock(&self.state);
-        let not_captured = || fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, "the stream is not being captured");
+        let not_captured = || misuse(ACL_ERROR_RT_STREAM_NOT_CAPTURED, "the stream is not being captured");
         accept(state.recording.as_ref().ok_or_else(not_captured)?)?;
         state.recording.take().ok_or_else(not_captured)
     }
@@ -331,7 +407,7 @@ impl Stream {
         if let Some(recording) = &mut lock(&self.state).recording {
             recording.invalidate();
             let text = format!("a stream under capture cannot be {what}; the capture is invalid now");
-            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, text));
+            return Err(misuse(ACL_ERROR_RT_STREAM_CAPTURED, text));
         }
         Ok(())
     }
@@ -349,9 +425,12 @@ impl Stream {
 
     fn check_device(&self, device: &Device) -> Result<(), aclError> {
         if self.device.id != device.id {
-            let text =
-                format!("stream {:#x} is of device {}, device {} is current", self.handle, self.device.id, device.id);
-            return Err(fail(ACL_ERROR_RT_STREAM_CONTEXT, text));
+            let history = checked::handle_history(self.handle);
+            let text = format!(
+                "stream {:#x} is of device {}, device {} is current{history}",
+                self.handle, self.device.id, device.id
+            );
+            return Err(misuse(ACL_ERROR_RT_STREAM_CONTEXT, text));
         }
         Ok(())
     }
@@ -389,7 +468,7 @@ impl Stream {
     }
 
     fn perform(&self, work: Work) {
-        work.run(&[], self.device);
+        work.run(&[], self);
         // Dropping is part of the work: what it holds is released before anyone sees it complete.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(work))) {
             let text = format!("the end of a launch panicked: {}", panic_text(&*panic));
@@ -400,20 +479,22 @@ impl Stream {
 
 impl Work {
     /// `records` are the tickets of the model this work is part of. On a lost device only events happen.
-    fn run(&self, records: &[Arc<Ticket>], device: &Device) {
+    fn run(&self, records: &[Arc<Ticket>], stream: &Stream) {
+        let device = stream.device;
         match self {
             Work::Record(ticket) => ticket.complete(),
             Work::CapturedRecord(index) => records[*index].complete(),
             Work::Wait(ticket) => ticket.wait(),
             Work::Model { model, waits, records } => {
                 waits.iter().for_each(|ticket| ticket.wait());
-                model.steps.iter().for_each(|step| step.run(records, device));
+                model.steps.iter().for_each(|step| step.run(records, stream));
             }
             _ if device.fault() != ACL_SUCCESS => {}
             // A fault is known before the events behind it complete, so who waits for those learns of it.
             Work::Launch { op, workspace } => match catch_unwind(AssertUnwindSafe(|| op.launch(workspace.0))) {
                 Ok(Ok(())) => {}
-                Ok(Err(code)) => device.set_fault(code, format!("{} failed", op.name())),
+                Ok(Err(LaunchError::Argument(text))) => stream.set_trouble(format!("{}: {text}", op.name())),
+                Ok(Err(LaunchError::Fault(code))) => device.set_fault(code, format!("{} failed", op.name())),
                 Err(panic) => {
                     let text = format!("{} panicked: {}", op.name(), panic_text(&*panic));
                     device.set_fault(ACL_ERROR_RT_AICORE_EXCEPTION, text);
@@ -444,14 +525,14 @@ mod tests {
             "testKernel"
         }
 
-        fn launch(&self, _workspace: *mut u8) -> Result<(), aclError> {
-            (self.0)()
+        fn launch(&self, _workspace: *mut u8) -> Result<(), LaunchError> {
+            (self.0)().map_err(LaunchError::Fault)
         }
     }
 
     fn launch(stream: aclrtStream, kernel: impl Fn() -> Result<(), aclError> + Send + Sync + 'static) -> aclError {
         let work = Work::Launch { op: Arc::new(Kernel(kernel)), workspace: DevicePtr(std::ptr::null_mut()) };
-        submit(stream, work).err().unwrap_or(ACL_SUCCESS)
+        submit(stream, work, Vec::new()).err().unwrap_or(ACL_SUCCESS)
     }
 
     /// Selects a device that no other test uses.

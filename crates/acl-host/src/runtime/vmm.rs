@@ -14,7 +14,7 @@ use acl_sys::*;
 use super::context::{self, devices, fail};
 use super::memory::{self, AllocationInfo, Hold, Lookup, Map, bury, charge, uncharge};
 use super::registry::{fresh_handle, handle_pointer, lock};
-use super::{capture, config};
+use super::{capture, checked, config};
 
 pub(crate) const GRANULARITY_BYTES: usize = 2 << 20;
 
@@ -72,6 +72,7 @@ pub(crate) fn reserve(bytes: usize, alignment: usize, expected: *mut c_void, fla
     let base = map.base.next_multiple_of(GRANULARITY_BYTES);
     let reservation = Reservation { base, bytes: size, device: device.id, map, mapped: Mutex::default() };
     reservations_mut(|all| all.insert(base, Arc::new(reservation)));
+    checked::handle_made("address range", base, device.id);
     Ok(base)
 }
 
@@ -89,6 +90,7 @@ pub(crate) fn release(pointer: *mut c_void) -> Result<(), aclError> {
         }
         Ok(all.remove(&pointer.addr()))
     })?;
+    checked::handle_ended(pointer.addr());
     released.into_iter().for_each(|reservation| bury(Hold::Reservation(reservation)));
     memory::sweep();
     Ok(())
@@ -114,6 +116,7 @@ pub(crate) fn allocate_physical(
     charge(device, bytes)?;
     let handle = fresh_handle();
     lock(&PHYSICAL).insert(handle, Physical { bytes, device: device.id, mapped: false, freed: false });
+    checked::handle_made("physical allocation", handle, device.id);
     Ok(handle_pointer(handle))
 }
 
@@ -123,6 +126,7 @@ pub(crate) fn free_physical(handle: aclrtDrvMemHandle) -> Result<(), aclError> {
     capture::check_unsafe_call("free")?;
     let mut physical = lock(&PHYSICAL);
     let found = physical.get_mut(&handle.addr()).filter(|found| !found.freed).ok_or_else(|| unknown(handle))?;
+    checked::handle_ended(handle.addr());
     if found.mapped {
         found.freed = true;
         return Ok(());
@@ -175,6 +179,7 @@ pub(crate) fn map(
     }
     found.mapped = true;
     mapped.insert(addr, Mapping { bytes, handle: handle.addr(), device: found.device });
+    checked::block_made(addr, bytes, Some(found.device));
     if config::settings().check {
         // SAFETY: the range is inside the reservation, and nobody has used it yet.
         unsafe { memory::fill(memory::address(addr), memory::POISON, bytes) };
@@ -188,8 +193,10 @@ pub(crate) fn unmap(pointer: *mut c_void) -> Result<(), aclError> {
     let addr = pointer.addr();
     let not_mapped = || fail(ACL_ERROR_RT_PARAM_INVALID, format!("{pointer:?} is not the beginning of a mapping"));
     let reservation = reservation_of(addr).ok_or_else(not_mapped)?;
+    checked::check_unused(addr)?;
     let mut physical = lock(&PHYSICAL);
     let mapping = lock(&reservation.mapped).remove(&addr).ok_or_else(not_mapped)?;
+    checked::block_ended(addr);
     reservation.map.drop_pages(addr, mapping.bytes);
     if let Some(found) = physical.get_mut(&mapping.handle) {
         found.mapped = false;
@@ -275,5 +282,7 @@ fn check_pointer(pointer: *mut c_void) -> Result<(), aclError> {
 }
 
 fn unknown(handle: aclrtDrvMemHandle) -> aclError {
-    fail(ACL_ERROR_RT_INVALID_HANDLE, format!("physical memory {handle:?} was freed, lost by a reset, or never made"))
+    let history = checked::handle_history(handle.addr());
+    let text = format!("physical memory {handle:?} was freed, lost by a reset, or never made{history}");
+    checked::misuse(ACL_ERROR_RT_INVALID_HANDLE, text)
 }

@@ -353,11 +353,6 @@ impl Tensor {
         assert_eq!(code, ACL_SUCCESS);
     }
 
-    /// For memory that a lost device takes with it: it is not freed.
-    pub fn abandon(self) {
-        std::mem::forget(std::rc::Rc::clone(&self.memory));
-    }
-
     /// The tensor's elements in row-major order.
     pub fn read(&self) -> Vec<f64> {
         let size = element_bytes(self.dtype);
