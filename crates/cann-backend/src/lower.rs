@@ -6,6 +6,7 @@
 use std::ffi::CStr;
 
 use acl_sys::{AclOp, aclDataType, aclFormat};
+use gguf::GgmlType;
 
 use crate::caps::DeviceCaps;
 use crate::graph::NodeId;
@@ -92,6 +93,13 @@ pub enum Step {
         dst: Span,
         byte: u8,
     },
+    /// Packed f32 values to packed blocks of `ty`, by the host: for types that no operator writes. The stream waits for it, and a
+    /// plan that has one is not captured.
+    Quantize {
+        dst: Span,
+        src: Span,
+        ty: GgmlType,
+    },
 }
 
 /// Scratch that a lowering asked for.
@@ -158,6 +166,11 @@ impl Lower<'_> {
 
     pub fn fill(&mut self, dst: Span, byte: u8) {
         self.out.steps.push(Step::Fill { dst, byte });
+    }
+
+    /// `dst`, whole blocks of `ty`, from f32 values, by the host.
+    pub fn quantize(&mut self, dst: Span, src: Span, ty: GgmlType) {
+        self.out.steps.push(Step::Quantize { dst, src, ty });
     }
 
     /// Scratch that lives while this node's steps run. Its content is undefined at first.

@@ -251,6 +251,7 @@ fn names(steps: &[Step]) -> Vec<&'static str> {
             Step::Call { op, .. } => op.name().trim_start_matches("aclnn"),
             Step::Copy { .. } => "copy",
             Step::Fill { .. } => "fill",
+            Step::Quantize { .. } => "host quantize",
         })
         .collect()
 }
@@ -514,9 +515,9 @@ fn what_a_device_refuses_and_why() {
     assert!(refused.0.contains("aclnnAbs"));
 
     let mut b = Builder::default();
-    let (x, into) = (b.f32(&[256, 2]), b.leaf(GgmlType::Q6K, &[256, 2]));
+    let (x, into) = (b.f32(&[256, 2]), b.leaf(GgmlType::Iq2S, &[256, 2]));
     b.op("CPY", &[x, into]);
-    assert!(b.refusal("Host").contains("q6_K"));
+    assert!(b.refusal("Host").contains("iq2_s"));
 }
 
 #[test]

@@ -8,10 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use acl_sys::*;
+use gguf::GgmlType;
 
 use super::capture::{self, Model};
 use super::driver::Lease;
 use super::executor::Prepared;
+use super::memory::PinnedMem;
 use super::stream::Stream;
 use super::tensor;
 use crate::error::{Error, Result};
@@ -51,6 +53,16 @@ enum Launch {
     Call(Prepared),
     Copy { dst: u64, src: u64, bytes: u64 },
     Fill { dst: u64, bytes: u64, byte: u8 },
+    Quantize(Quantize),
+}
+
+/// Values that the host turns into blocks between two launches.
+struct Quantize {
+    ty: GgmlType,
+    src: u64,
+    values: usize,
+    dst: u64,
+    bytes: usize,
 }
 
 /// Encoded steps and the memory they run on.
@@ -60,6 +72,9 @@ pub(crate) struct Program {
     launches: Vec<Launch>,
     workspace: u64,
     workspace_bytes: u64,
+    /// Values and blocks of a [`Quantize`] on the host; one serves all, because each waits for what the stream did before.
+    staging: Option<PinnedMem>,
+    staging_bytes: usize,
     keep: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -72,8 +87,15 @@ impl Program {
         resolve: &dyn Fn(Mem) -> Option<Region>,
         name: &dyn Fn(usize) -> String,
     ) -> Result<Program> {
-        let mut program =
-            Program { model: None, launches: Vec::new(), workspace: 0, workspace_bytes: 0, keep: Vec::new() };
+        let mut program = Program {
+            model: None,
+            launches: Vec::new(),
+            workspace: 0,
+            workspace_bytes: 0,
+            staging: None,
+            staging_bytes: 0,
+            keep: Vec::new(),
+        };
         for (position, range) in lowering.node_steps.iter().enumerate() {
             for step in &lowering.steps[range.clone()] {
                 program.push(api, step, resolve).map_err(|e| with_op(e, &|| name(position)))?;
@@ -112,6 +134,19 @@ impl Program {
                 self.hold(&to);
                 Launch::Fill { dst: span(dst, &to)?, bytes: dst.bytes, byte: *byte }
             }
+            Step::Quantize { dst, src, ty } => {
+                let (to, from) = (find(dst.mem)?, find(src.mem)?);
+                let values = src.bytes / VALUE_BYTES as u64;
+                if ty.row_bytes(values) != Some(dst.bytes) || !gguf::can_quantize(*ty) {
+                    let text = format!("a lowering quantises {values} values to {} bytes of {ty}", dst.bytes);
+                    return Err(Error::Internal(text));
+                }
+                self.hold(&to);
+                self.hold(&from);
+                let (values, bytes) = (values as usize, dst.bytes as usize);
+                self.staging_bytes = self.staging_bytes.max(values * VALUE_BYTES + bytes);
+                Launch::Quantize(Quantize { ty: *ty, src: span(src, &from)?, values, dst: span(dst, &to)?, bytes })
+            }
         };
         self.launches.push(launch);
         Ok(())
@@ -147,10 +182,22 @@ impl Program {
         Ok(())
     }
 
-    /// Records all launches as one model. `false` when the library refuses to capture them: they are then launched one by one.
+    /// What the largest step of the host needs.
+    pub fn staging_bytes(&self) -> u64 {
+        self.staging_bytes as u64
+    }
+
+    /// Gives the steps of the host their memory.
+    pub fn set_staging(&mut self, staging: PinnedMem) {
+        self.staging = Some(staging);
+    }
+
+    /// Records all launches as one model. `false` when the library refuses to capture them, or when the host
+    /// takes part: they are then launched one by one.
     pub fn capture(&mut self, lease: &Arc<Lease>, stream: &Stream) -> bool {
         let all = 0..self.launches.len();
-        if all.is_empty() || !capture::is_available(&lease.target.api) {
+        let host = self.launches.iter().any(|launch| matches!(launch, Launch::Quantize(_)));
+        if all.is_empty() || host || !capture::is_available(&lease.target.api) {
             return false;
         }
         match capture::capture(lease, stream, || self.launch(all, stream)) {
@@ -188,9 +235,37 @@ impl Program {
                 Launch::Call(call) => unsafe { call.launch(self.workspace, stream.raw()) }?,
                 Launch::Copy { dst, src, bytes } => stream.copy_device(*dst, *src, *bytes)?,
                 Launch::Fill { dst, bytes, byte } => stream.fill(*dst, *byte, *bytes)?,
+                Launch::Quantize(step) => {
+                    let staging = self.staging.as_mut().filter(|s| s.len() >= self.staging_bytes);
+                    let missing = || Error::Internal("a program was launched without its staging memory".into());
+                    step.run(staging.ok_or_else(missing)?.as_mut_slice(), stream)?;
+                }
             }
         }
         Ok(())
+    }
+}
+
+const VALUE_BYTES: usize = size_of::<f32>();
+
+impl Quantize {
+    /// Waits for the values, quantises them, and enqueues the copy of the blocks to the device. `staging` is left alone until
+    /// the stream is past that copy: whoever uses it next waits for the stream first.
+    fn run(&self, staging: &mut [u8], stream: &Stream) -> Result<()> {
+        // Values that are converted at a time: whole blocks of every type.
+        const PART: usize = 1024;
+        let (values, rest) = staging.split_at_mut(self.values * VALUE_BYTES);
+        let blocks = &mut rest[..self.bytes];
+        stream.copy_out(values, self.src)?;
+        stream.synchronize()?;
+        let part_bytes = PART / self.ty.block_len() * self.ty.block_bytes();
+        let mut part = [0f32; PART];
+        for (values, blocks) in values.chunks(PART * VALUE_BYTES).zip(blocks.chunks_mut(part_bytes)) {
+            let part = &mut part[..values.len() / VALUE_BYTES];
+            part.iter_mut().zip(values.as_chunks().0).for_each(|(v, bytes)| *v = f32::from_le_bytes(*bytes));
+            gguf::quantize(self.ty, part, blocks).map_err(|e| Error::Gguf(Arc::new(e)))?;
+        }
+        stream.copy_in(self.dst, blocks)
     }
 }
 

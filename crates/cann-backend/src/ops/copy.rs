@@ -7,7 +7,7 @@ use crate::graph::checked_ne;
 use crate::lower::{Span, TensorArg};
 use crate::refuse;
 
-const TYPES: &str = "any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1";
+const TYPES: &str = "any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0, q5_1, and by the host q2_K, q3_K, q4_K, q5_K, q6_K, iq4_nl and iq4_xs";
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef {

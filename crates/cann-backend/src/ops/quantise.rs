@@ -1,20 +1,44 @@
-//! Quantising on the device, in f32 and with ggml's rounding: what CPY and SET_ROWS into block types are made of.
+//! Quantising in f32 and with ggml's rounding: what CPY and SET_ROWS into block types are made of.
+//!
+//! The simple types are quantised on the device. Types whose scales are searched (the k-quants, iq4_nl, iq4_xs) are quantised by
+//! the host between two launches: no operator does the search, and rows of a cache are few.
 
 use acl_sys::*;
 
+use super::operand::dtype_bytes;
 use super::steps::scalar;
 use super::*;
-use crate::lower::TensorArg;
+use crate::lower::{Span, TensorArg};
 use crate::refuse;
 
 /// `dst = x` for f32 rows of `dst`'s shape and a destination of a block type.
 pub(super) fn quantise(lower: &mut Lower, x: &TensorArg, dst: &Operand) -> Result<(), Unsupported> {
     let x = lower.contiguous(x)?;
     if dst.layout == Layout::Blocks {
-        return super::blocks::encode(lower, &x, dst);
+        return match dst.ty {
+            ty if super::blocks::decodes(ty) => super::blocks::encode(lower, &x, dst),
+            ty if gguf::can_quantize(ty) => by_the_host(lower, &x, dst),
+            ty => refuse!("nothing here quantises to {}", ty.name()),
+        };
     }
     let (quants, scales, offsets) = (dst.packed_quants()?, dst.scales()?, dst.offsets()?);
     quantise_groups(lower, dst.layout, &x.split(0, Operand::GROUP), &quants, &scales, offsets.as_ref())
+}
+
+/// Blocks that the host makes of packed f32 rows, put where they belong as bytes.
+fn by_the_host(lower: &mut Lower, x: &TensorArg, dst: &Operand) -> Result<(), Unsupported> {
+    lower.note(format!("quantised to {} by the host; not captured", dst.ty.name()));
+    let bytes = dst.packed_bytes();
+    let src = Span { mem: x.mem, offset: x.offset, bytes: (x.numel() * dtype_bytes(ACL_FLOAT)) as u64 };
+    if dst.is_contiguous() {
+        lower.quantize(Span { mem: dst.mem, offset: dst.offset, bytes }, src, dst.ty);
+        return Ok(());
+    }
+    let Some(nb) = contiguous_nb(dst.ty, dst.ne) else { refuse!("rows of {} that do not fill blocks", dst.ty.name()) };
+    let into = super::copy::block_rows(dst)?;
+    let packed = Operand { mem: lower.temp(bytes), offset: 0, nb, leaf: false, ..dst.clone() };
+    lower.quantize(Span { mem: packed.mem, offset: 0, bytes }, src, dst.ty);
+    lower.assign(&into, &super::copy::block_rows(&packed)?)
 }
 
 /// Quants, scales and offsets of f32 groups `[32, groups, …]`; int4 quants are written as bytes.

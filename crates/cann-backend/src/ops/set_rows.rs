@@ -12,7 +12,7 @@ pub(super) static OPS: &[OpDef] = &[OpDef {
     src: &["rows", "ids", "into"],
     params: &[],
     doc: "row ids[i, j mod ids.ne1, k mod ids.ne2] of into[:, :, j, k] becomes rows[:, i, j, k]; the result is `into`",
-    types: "rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1",
+    types: "rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, and by the host q2_K, q3_K, q4_K, q5_K, q6_K, iq4_nl, iq4_xs",
     infer,
     plan,
 }];

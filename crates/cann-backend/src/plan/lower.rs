@@ -235,7 +235,7 @@ fn mems(step: &Step, f: &mut dyn FnMut(Mem)) {
             Arg::Tensors(list) => list.iter().for_each(&mut tensor),
             _ => {}
         }),
-        Step::Copy { dst, src } => {
+        Step::Copy { dst, src } | Step::Quantize { dst, src, .. } => {
             f(dst.mem);
             f(src.mem);
         }

@@ -154,6 +154,7 @@ fn call_name(step: &Step) -> &'static str {
         Step::Call { op, .. } => op.name(),
         Step::Copy { .. } => "aclrtMemcpyAsync",
         Step::Fill { .. } => "aclrtMemsetAsync",
+        Step::Quantize { .. } => "host quantize",
     }
 }
 
@@ -317,6 +318,10 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
     let workspace_bytes = program.workspace_bytes();
     if workspace_bytes > 0 {
         program.set_workspace(&segment_region(worker.workspace(workspace_bytes)?))?;
+    }
+    let staging_bytes = program.staging_bytes();
+    if staging_bytes > 0 {
+        program.set_staging(worker.pinned(staging_bytes)?);
     }
     for input in inputs.iter_mut().filter(|i| i.used) {
         let id = graph.input_named(&input.name).expect("inputs come from the graph");
