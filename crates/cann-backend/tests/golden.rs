@@ -5,11 +5,18 @@
 mod cases;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use cann_backend::{Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, Registry};
 use gguf::GgmlType;
 use serde_json::Value;
+
+/// The folder of cases: `CANN_NODE_GOLDEN`, else the repository's own.
+fn folder() -> PathBuf {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../__test__/golden");
+    std::env::var_os("CANN_NODE_GOLDEN").filter(|v| !v.is_empty()).map_or(own, PathBuf::from)
+}
 
 fn wait<T: Send + 'static>(start: impl FnOnce(Done<T>)) -> Result<T, Error> {
     let (send, receive) = mpsc::channel();
@@ -129,7 +136,7 @@ fn run(backend: &Backend, case: &Value, data: &[u8]) -> Result<(), String> {
 
 #[test]
 fn golden_cases() {
-    let folder = cases::folder();
+    let folder = folder();
     let list = cases::load(&folder);
     if list.is_empty() {
         return;

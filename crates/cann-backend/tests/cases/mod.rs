@@ -1,18 +1,11 @@
 //! Golden cases as graphs (the format is `__test__/golden/README.md`'s).
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use cann_backend::Error;
 use cann_backend::graph::{Graph, NodeId, Param, Params, ResultSpec};
 use gguf::GgmlType;
 use serde_json::Value;
-
-/// The folder of cases: `CANN_NODE_GOLDEN`, else the repository's own.
-pub fn folder() -> PathBuf {
-    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../__test__/golden");
-    std::env::var_os("CANN_NODE_GOLDEN").filter(|v| !v.is_empty()).map_or(own, PathBuf::from)
-}
 
 /// Every case of a folder, or nothing (and a printed line) where there is none.
 pub fn load(folder: &std::path::Path) -> Vec<Value> {
