@@ -29,7 +29,7 @@ pub(super) static OPS: &[OpDef] = &[
             cx.is(0, &[GgmlType::F32, GgmlType::F16, GgmlType::Bf16, GgmlType::I32])?;
             cx.like(0)
         },
-        plan: |cx, lower| lower.fill_scalar(&cx.dst.arg()?, cx.params().f32("c")),
+        plan: plan_fill,
     },
     OpDef {
         name: "TIMESTEP_EMBEDDING",
@@ -44,6 +44,16 @@ pub(super) static OPS: &[OpDef] = &[
         plan: plan_timestep,
     },
 ];
+
+/// Whole numbers stay exact in tensors of whole numbers.
+fn plan_fill(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
+    let out = cx.dst.arg()?;
+    if out.dtype != ACL_INT32 {
+        return lower.fill_scalar(&out, cx.params().f32("c"));
+    }
+    let value = Arg::Scalar(ScalarArg::I64(cx.params().i64("c")));
+    lower.call(AclOp::aclnnInplaceFillScalar, [out.into(), value])
+}
 
 /// Indices up to here are whole numbers in f32.
 const EXACT: i64 = 1 << 24;

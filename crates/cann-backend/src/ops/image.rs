@@ -69,8 +69,8 @@ pub(super) static OPS: &[OpDef] = &[
         src: &["kernel", "x"],
         params: &[
             number!("s0", Default::Num(1.0), "distance of neighbours of x in the result"),
-            number!("p0", Default::Num(0.0), "0"),
-            number!("d0", Default::Num(1.0), "1"),
+            number!("p0", Default::Num(0.0), "must be 0"),
+            number!("d0", Default::Num(1.0), "must be 1"),
         ],
         doc: "sum over l, c of kernel[i - l s0, o, c] x[l, c] at [i, o]; kernel [k, out, in], x [l, in]",
         types: "kernel f32, f16, bf16; x f32",

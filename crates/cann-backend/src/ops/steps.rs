@@ -112,10 +112,10 @@ impl Lower<'_> {
         Ok(out)
     }
 
-    /// The tensor itself, or a packed copy of it.
+    /// The tensor itself, or a packed copy of it. All strides are those of a packed tensor, of dimensions of 1 too.
     pub fn contiguous(&mut self, t: &TensorArg) -> Planned<TensorArg> {
         if t.is_packed() {
-            return Ok(t.clone());
+            return Ok(t.reshaped(&t.ne));
         }
         let out = self.scratch_like(t, t.dtype);
         self.assign(&out, t)?;
