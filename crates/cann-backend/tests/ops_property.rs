@@ -257,6 +257,11 @@ static FAMILIES: &[(&str, Family)] = &[
     ("softmax", softmax),
     ("product", product),
     ("get_rows", get_rows),
+    ("set_rows", set_rows),
+    ("outer_product", outer_product),
+    ("gated", gated),
+    ("group_norm", group_norm),
+    ("bounds", bounds),
     ("repeat", repeat),
     ("concat", concat),
     ("pad", pad),
@@ -389,6 +394,86 @@ fn get_rows(c: &mut Case) -> (NodeId, Expected) {
     let id = c.plain("GET_ROWS", &[a, r]);
     let v = make([ne[0], n, ne[2], ne[3]], |i| av.at([i[0], rv.at([i[1], i[2], i[3], 0]) as i64, i[2], i[3]]));
     (id, Near(v))
+}
+
+/// Into a window of something larger, too: what the ids do not name stays.
+fn set_rows(c: &mut Case) -> (NodeId, Expected) {
+    let (ty, from, ne) = (c.float(), c.float(), c.rng.ne());
+    let n = c.rng.int(1, ne[1]);
+    let (rows, rv) = c.operand(from, [ne[0], n, ne[2], ne[3]]);
+    let first = c.rng.int(0, ne[1] - n);
+    let (ids, _) = c.operand_of(I32, [n, 1, 1, 1], |_| 0.0);
+    // Ids must be distinct: they are written where the view reads.
+    let ids_node = c.graph.node(ids).clone();
+    let name = c.graph.node(ids_node.root).name.clone();
+    let data = &mut c.inputs.iter_mut().find(|(own, _)| *own == name).expect("its input").1;
+    for i in 0..n {
+        let at = (ids_node.offset + i as u64 * ids_node.nb[0]) as usize;
+        data[at..at + 4].copy_from_slice(&((first + n - 1 - i) as i32).to_le_bytes());
+    }
+    let (into, mut dv) = c.operand(ty, ne);
+    let id = c.plain("SET_ROWS", &[rows, ids, into]);
+    dv.v = make(ne, |i| {
+        let row = first + n - 1 - i[1];
+        if (0..n).contains(&row) { rv.at([i[0], row, i[2], i[3]]) } else { dv.at(i) }
+    });
+    (id, Near(dv.v))
+}
+
+fn outer_product(c: &mut Case) -> (NodeId, Expected) {
+    let (k, m, n) = (c.rng.int(1, 9), c.rng.int(1, 9), c.rng.int(1, 9));
+    let (s, t, r) = (c.rng.int(1, 3), c.rng.int(1, 2), c.rng.int(1, 2));
+    let (a, av) = c.operand(F32, [m, k, s, t]);
+    let (b, bv) = c.operand(F32, [n, k, s * r, t]);
+    let v = make([m, n, s * r, t], |i| {
+        (0..k).map(|l| av.at([i[0], l, i[2] / r, i[3]]) * bv.at([i[1], l, i[2], i[3]])).sum()
+    });
+    (c.plain("OUT_PROD", &[a, b]), Near(v))
+}
+
+fn gated(c: &mut Case) -> (NodeId, Expected) {
+    let (ty, ne, name) = (c.float(), c.rng.ne_or_empty(), c.rng.pick(&["REGLU", "SWIGLU"]));
+    let f = |x: f64| if name == "REGLU" { x.max(0.0) } else { x / (1.0 + (-x).exp()) };
+    if c.rng.chance(2) {
+        let ((x, xv), (gate, gv)) = (c.operand(ty, ne), c.operand(ty, ne));
+        return (c.plain(name, &[x, gate]), Near(xv.v.iter().zip(&gv.v).map(|(x, g)| f(*x) * g).collect()));
+    }
+    let (x, v) = c.operand(ty, ne);
+    let (half, swapped) = (ne[0] / 2, c.rng.chance(2));
+    let id = c.op(name, &[x], Params::default().set("swapped", Param::Bool(swapped)), ResultSpec::default());
+    let v = make([half, ne[1], ne[2], ne[3]], |i| {
+        let (first, second) = (v.at(i), v.at([i[0] + half, i[1], i[2], i[3]]));
+        if swapped { f(second) * first } else { f(first) * second }
+    });
+    (id, Near(v))
+}
+
+fn group_norm(c: &mut Case) -> (NodeId, Expected) {
+    let (ne, groups) = (c.rng.ne(), c.rng.int(1, 4));
+    let (x, v) = c.operand(F32, ne);
+    let params = Params::default().num("n_groups", groups as f64).num("eps", 1e-3);
+    let id = c.op("GROUP_NORM", &[x], params, ResultSpec::default());
+    let each = (ne[2] + groups - 1) / groups;
+    let v = make(ne, |i| {
+        let first = i[2] / each * each;
+        let group = [ne[0], ne[1], each.min(ne[2] - first), 1];
+        let all = make(group, |j| v.at([j[0], j[1], first + j[2], i[3]]));
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let square = all.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / all.len() as f64;
+        (v.at(i) - mean) / (square + f64::from(1e-3f32)).sqrt()
+    });
+    (id, Near(v))
+}
+
+fn bounds(c: &mut Case) -> (NodeId, Expected) {
+    let ne = c.rng.ne_or_empty();
+    let (x, v) = c.operand(F32, ne);
+    if c.rng.chance(2) {
+        let id = c.op("SCALE", &[x], Params::default().num("s", -0.5).num("b", 2.0), ResultSpec::default());
+        return (id, Near(v.v.iter().map(|x| -0.5 * x + 2.0).collect()));
+    }
+    let id = c.op("CLAMP", &[x], Params::default().num("min", -1.0).num("max", 0.5), ResultSpec::default());
+    (id, Near(v.v.iter().map(|x| x.clamp(-1.0, 0.5)).collect()))
 }
 
 fn repeat(c: &mut Case) -> (NodeId, Expected) {
