@@ -119,7 +119,8 @@ impl Rows {
             if packed {
                 move_run(&flat[0], to, &flat[1], from, row);
             } else {
-                Transfer::new(&flat[0].offset_by(to), &flat[1].offset_by(from)).run_here();
+                // Collapsed views may differ in rank; a transfer wants one shape.
+                Transfer::new(&self.inner[0].offset_by(to), &self.inner[1].offset_by(from)).run_here();
             }
         };
         if ordered {
