@@ -25,7 +25,7 @@ if (!path) console.log('skipped: no model (node scripts/model.mjs fetches it)')
 const mean = (list) => list.reduce((a, b) => a + b, 0) / list.length
 const rows = (all, vocab) => Array.from({ length: all.length / vocab }, (_, t) => all.subarray(t * vocab, (t + 1) * vocab))
 
-describe('SmolLM2-135M-Instruct', { skip: !path, timeout: 900_000 }, () => {
+describe('SmolLM2-135M-Instruct', { skip: !path, timeout: 1_800_000 }, () => {
   let backend
   const folder = path && mkdtempSync(join(tmpdir(), 'cann-node-smollm2-'))
 
