@@ -157,7 +157,8 @@ impl DriverState {
                 kind: self.entry.kind,
                 soc: soc.clone(),
                 description: self.entry.description.clone().unwrap_or_else(|| soc.clone()),
-                probed: OnceLock::new(),
+                granularity: OnceLock::new(),
+                budget: OnceLock::new(),
                 lost: AtomicBool::new(false),
                 revival: Mutex::default(),
             }));
@@ -173,16 +174,11 @@ pub(crate) struct DeviceSlot {
     pub kind: DriverKind,
     pub soc: String,
     description: String,
-    probed: OnceLock<Probed>,
+    granularity: OnceLock<u64>,
+    /// Free bytes at the first probe: what the vmm pool may grow to.
+    budget: OnceLock<u64>,
     lost: AtomicBool,
     revival: Mutex<()>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Probed {
-    granularity: Option<u64>,
-    /// Free bytes at the first probe: what the vmm pool may grow to.
-    budget: u64,
 }
 
 impl DeviceSlot {
@@ -191,12 +187,13 @@ impl DeviceSlot {
         let asked = aside(|| {
             let _binding = Binding::new(&self.target)?;
             let memory = driver::memory_info(&self.target.api)?;
-            let probed = *self
-                .probed
-                .get_or_init(|| Probed { granularity: driver::granularity(&self.target), budget: memory.0 });
-            Ok((memory, probed))
+            self.budget.get_or_init(|| memory.0);
+            // A no is not kept: it may have been a failure of the question.
+            let known = self.granularity.get().copied();
+            let granularity = known.or_else(|| driver::granularity(&self.target));
+            Ok((memory, granularity.map(|bytes| *self.granularity.get_or_init(|| bytes))))
         });
-        let ((free, total), probed) = asked.inspect_err(|error| {
+        let ((free, total), granularity) = asked.inspect_err(|error| {
             tracing::warn!(device = self.target.name, "the device does not answer: {error}");
         })?;
         Ok(DeviceInfo {
@@ -207,8 +204,8 @@ impl DeviceSlot {
             ty: if self.kind == DriverKind::Host { DeviceType::Cpu } else { DeviceType::Gpu },
             memory_free: free,
             memory_total: total,
-            vmm_supported: probed.granularity.is_some(),
-            vmm_granularity: probed.granularity.unwrap_or(0),
+            vmm_supported: granularity.is_some(),
+            vmm_granularity: granularity.unwrap_or(0),
             caps_async: false,
             caps_host_buffer: pinning_allowed(),
             caps_buffer_from_host_ptr: false,
@@ -218,7 +215,7 @@ impl DeviceSlot {
     }
 
     pub fn budget(&self) -> u64 {
-        self.probed.get().map_or(0, |p| p.budget)
+        self.budget.get().copied().unwrap_or(0)
     }
 
     pub fn set_lost(&self) {

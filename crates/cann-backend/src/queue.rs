@@ -436,6 +436,9 @@ impl Worker {
         match &result {
             Err(error) if error.is_sticky() => self.abandon(error),
             _ => {
+                if result.is_err() {
+                    self.quiesce();
+                }
                 let number = self.position.record();
                 while let Some(flight) = self.flights.pop_front() {
                     self.finish(flight, result.clone());
@@ -561,6 +564,9 @@ impl Worker {
         match result {
             Err(error) if error.is_sticky() => self.abandon(&error),
             result => {
+                if result.is_err() {
+                    self.quiesce();
+                }
                 if let Some(flight) = self.flights.pop_front() {
                     self.finish(flight, result);
                 }
@@ -583,6 +589,15 @@ impl Worker {
         self.spare_events.push(flight.event);
         drop(flight.keep);
         (flight.done)(result);
+    }
+
+    /// After a wait that failed: what the stream still runs must not outlive its memory, so the wait is tried again. Who waits
+    /// is told the first error; when waiting is not possible at all, nothing better is known to be done.
+    fn quiesce(&self) {
+        let waited = self.stream.synchronize().or_else(|_| self.stream.synchronize());
+        if let Err(error) = waited {
+            tracing::warn!(device = self.shared.name(), "nobody knows what the stream is past: {error}");
+        }
     }
 
     /// The device answers nothing any more: everything outstanding fails with the cause.

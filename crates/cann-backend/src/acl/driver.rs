@@ -246,6 +246,10 @@ pub(crate) fn enable_peer_access(api: &AclApi, peer: i32) -> Result<()> {
 /// Tears down whatever is left of a device that answers nothing any more.
 pub(crate) fn revive(target: &Target) -> Result<()> {
     let api = &target.api;
+    // Where every backend of it was closed since, nobody has the device set, and it could not be reset.
+    if let Err(error) = set_device(target) {
+        tracing::debug!(device = target.name, "a lost device cannot be set before its reset: {error}");
+    }
     if api.has(AclFn::aclrtResetDeviceForce) {
         // SAFETY: takes a number; the backends of the device are lost, their handles answer errors from now on.
         check(api, AclFn::aclrtResetDeviceForce, unsafe { (api.aclrtResetDeviceForce)(target.id) })?;

@@ -194,10 +194,16 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // A single-use executor that was never launched cannot be freed: the interface has no call for it.
-        if self.repeatable && !self.executor.is_null() {
+        if self.executor.is_null() {
+            return;
+        }
+        let api = &self.objects.api;
+        // Only a repeatable executor can be freed without a launch. One that could not be made so is asked once more; if it
+        // really is none, it stays: the interface has no call for it.
+        // SAFETY: an executor of this library that was not launched.
+        if self.repeatable || unsafe { (api.aclSetAclOpExecutorRepeatable)(self.executor) } == ACL_SUCCESS {
             // SAFETY: repeatable, ours, and destroyed once.
-            let code = unsafe { (self.objects.api.aclDestroyAclOpExecutor)(self.executor) };
+            let code = unsafe { (api.aclDestroyAclOpExecutor)(self.executor) };
             if code != ACL_SUCCESS {
                 tracing::warn!(op = self.op.name(), code, "an executor could not be destroyed");
             }

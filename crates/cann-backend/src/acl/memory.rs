@@ -259,10 +259,13 @@ impl Drop for PinnedMem {
         if let Backing::Pinned { lease, ptr, .. } = &self.0 {
             let address = *ptr as usize;
             // SAFETY: the pointer came from aclrtMallocHost and is freed once.
-            match lease.bound(|api| unsafe { (api.aclrtFreeHost)(address as *mut _) }) {
-                Ok(code) => dropped(&lease.target.api, AclFn::aclrtFreeHost, code),
-                Err(error) => tracing::warn!(%error, "pinned memory was not freed"),
-            }
+            let free = |api: &AclApi| unsafe { (api.aclrtFreeHost)(address as *mut _) };
+            let code = lease.bound(free).unwrap_or_else(|error| {
+                // Better asked on a thread without a device than lost for certain.
+                tracing::warn!(%error, "no device to free pinned memory with");
+                free(&lease.target.api)
+            });
+            dropped(&lease.target.api, AclFn::aclrtFreeHost, code);
         }
     }
 }
