@@ -244,6 +244,7 @@ impl Backend {
                 };
                 if src.backend_id() == self.id() {
                     self.submit_or(done, move |worker, done| {
+                        ends.keep.1.touch();
                         let copied = worker.stream.copy_device(ends.dst, ends.src, ends.bytes);
                         worker.settle_with(copied, ends.keep, done);
                     });
@@ -304,6 +305,7 @@ impl Backend {
             return done(Err(error));
         }
         self.submit_or(done, move |worker, done| {
+            to.keep.1.touch();
             let taken = if same_device {
                 take_event(worker, &to, &ours)
             } else if same_driver {

@@ -1,6 +1,6 @@
 //! Memory that users hold: device buffers, and host memory the device can copy from.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::Done;
@@ -13,13 +13,15 @@ use crate::queue::{Closable, Shared, Worker};
 pub(crate) struct Storage {
     mem: DeviceMem,
     shared: Arc<Shared>,
+    /// How often it was written to; counted on the worker, in stream order.
+    writes: AtomicU64,
 }
 
 impl Storage {
     pub fn new(mem: DeviceMem, shared: &Arc<Shared>) -> Storage {
         shared.counters.buffers.fetch_add(1, Ordering::Relaxed);
         shared.counters.buffer_bytes.fetch_add(mem.bytes(), Ordering::Relaxed);
-        Storage { mem, shared: shared.clone() }
+        Storage { mem, shared: shared.clone(), writes: AtomicU64::new(0) }
     }
 
     pub fn address(&self) -> u64 {
@@ -28,6 +30,15 @@ impl Storage {
 
     pub fn bytes(&self) -> u64 {
         self.mem.bytes()
+    }
+
+    /// Says that its content changes: what was derived from it is stale.
+    pub fn touch(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 }
 
@@ -107,6 +118,7 @@ impl DeviceBuffer {
             Err(error) => return done(Err(error)),
         };
         self.holder.shared.submit_or(done, move |worker, done| {
+            storage.touch();
             let filled = worker.stream.fill(storage.address(), byte, storage.bytes());
             worker.settle_with(filled, storage, done);
         });

@@ -219,6 +219,7 @@ impl Tensor {
             }
         }
         self.task(done, move |tensor, worker, storage, done| {
+            storage.touch();
             let written = tensor.write_now(worker, &storage, &data, range.start);
             worker.settle_with(written, (storage, data), done);
         });
@@ -243,6 +244,7 @@ impl Tensor {
     /// Sets every byte of ggml's layout.
     pub fn fill(&self, byte: u8, done: Done<()>) {
         self.task(done, move |tensor, worker, storage, done| {
+            storage.touch();
             let filled = tensor.fill_now(worker, &storage, byte);
             worker.settle_with(filled, storage, done);
         });

@@ -19,6 +19,7 @@ use crate::Done;
 use crate::acl::memory::{DeviceMem, PinnedMem};
 use crate::acl::program::{Program, Region};
 use crate::backend::Backend;
+use crate::buffer::Storage;
 use crate::caps::DeviceCaps;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Leaf, NodeId};
@@ -91,6 +92,35 @@ struct Encoded {
     node_launches: Vec<usize>,
 }
 
+/// f32 values of a device tensor that is kept in ggml blocks: made when the plan is prepared, and again when it was written.
+struct Twin {
+    tensor: Tensor,
+    memory: Arc<Storage>,
+    values: Region,
+    writes: u64,
+}
+
+impl Twin {
+    /// On the worker, in stream order. A disposed tensor cannot change any more.
+    fn refresh(&mut self, worker: &mut Worker) -> Result<()> {
+        let writes = self.memory.writes();
+        if self.writes != writes && !self.tensor.is_disposed() {
+            let values = dequantized(worker, &self.tensor)?;
+            worker.stream.copy_in(self.values.address(), &values)?;
+            self.writes = writes;
+        }
+        Ok(())
+    }
+}
+
+/// The values of a tensor in ggml blocks, as the bytes of f32.
+fn dequantized(worker: &mut Worker, tensor: &Tensor) -> Result<Vec<u8>> {
+    let blocks = tensor.read_whole(worker)?;
+    let mut values = vec![0f32; tensor.nelements() as usize];
+    gguf::dequantize(tensor.ty(), &blocks, &mut values).map_err(|e| Error::Gguf(Arc::new(e)))?;
+    Ok(values.iter().flat_map(|v| v.to_le_bytes()).collect())
+}
+
 struct Inner {
     backend: Backend,
     inputs: Vec<Input>,
@@ -99,6 +129,9 @@ struct Inner {
     report: Vec<ReportRow>,
     slot_bytes: u64,
     slots: Mutex<Vec<PinnedMem>>,
+    twins: Mutex<Vec<Twin>>,
+    /// Memory of the device tensors that the graph writes into.
+    written: Vec<Arc<Storage>>,
     /// `None` once disposed.
     encoded: Mutex<Option<Encoded>>,
     disposed: AtomicBool,
@@ -210,6 +243,7 @@ impl Inner {
     fn free(&self) {
         drop(lock(&self.encoded).take());
         lock(&self.slots).clear();
+        lock(&self.twins).clear();
     }
 }
 
@@ -343,6 +377,23 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
     }
 
     let slots = (0..PINNED_SLOTS).map(|_| worker.pinned(slot.bytes.max(1))).collect::<Result<Vec<_>>>()?;
+    let mut twins_of_tensors = Vec::new();
+    for (id, values) in &constants.twins {
+        if let Some(Leaf::Tensor(tensor)) = &graph.node(*id).leaf {
+            let memory = tensor.memory()?;
+            let (tensor, values, writes) = (tensor.clone(), values.clone(), memory.writes());
+            twins_of_tensors.push(Twin { tensor, memory, values, writes });
+        }
+    }
+    let mut written: Vec<Arc<Storage>> = Vec::new();
+    for id in &lowered.nodes {
+        if let Some(Leaf::Tensor(tensor)) = &graph.node(graph.node(*id).root).leaf {
+            let memory = tensor.memory()?;
+            if !written.iter().any(|w| Arc::ptr_eq(w, &memory)) {
+                written.push(memory);
+            }
+        }
+    }
     let report = report(graph, &lowered, &device);
     let node_launches = lowered.lowering.node_steps.iter().map(|r| r.start).collect();
     let inner = Arc::new(Inner {
@@ -353,6 +404,8 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
         report,
         slot_bytes: slot.bytes.max(1),
         slots: Mutex::new(slots),
+        twins: Mutex::new(twins_of_tensors),
+        written,
         encoded: Mutex::new(Some(Encoded { program, node_launches })),
         disposed: AtomicBool::new(false),
         trace: Mutex::new(None),
@@ -469,10 +522,7 @@ fn constants(worker: &mut Worker, graph: &Graph, lowered: &lower::Lowered) -> Re
         lowered.lowering.constants.iter().map(|c| (None, c.clone())).collect();
     for id in &lowered.dequantized {
         if let Some(Leaf::Tensor(tensor)) = &graph.node(*id).leaf {
-            let blocks = tensor.read_whole(worker)?;
-            let mut values = vec![0f32; graph.node(*id).nelements().unsigned_abs() as usize];
-            gguf::dequantize(tensor.ty(), &blocks, &mut values).map_err(|e| Error::Gguf(Arc::new(e)))?;
-            host.push((Some(*id), values.iter().flat_map(|v| v.to_le_bytes()).collect()));
+            host.push((Some(*id), dequantized(worker, tensor)?));
         }
     }
     let mut list = Constants { parts: Vec::new(), twins: Vec::new(), bytes: 0 };

@@ -53,13 +53,13 @@ impl Slot {
 /// A device tensor that takes part in a run. Its memory is held from when it was named: disposing it later changes nothing.
 struct Held {
     address: u64,
-    _memory: Arc<Storage>,
+    memory: Arc<Storage>,
 }
 
 impl Held {
     fn new(tensor: &Tensor) -> Result<Held> {
         let memory = tensor.memory()?;
-        Ok(Held { address: memory.address() + tensor.memory_offset(), _memory: memory })
+        Ok(Held { address: memory.address() + tensor.memory_offset(), memory })
     }
 }
 
@@ -220,6 +220,14 @@ impl RunBuilder {
             return done(Err(Error::Cancelled));
         }
         self.pin();
+        // Reading a tensor settles what is in flight, so no lock is held meanwhile.
+        let mut twins = std::mem::take(&mut *lock(&plan.0.twins));
+        let refreshed = twins.iter_mut().try_for_each(|twin| twin.refresh(worker));
+        *lock(&plan.0.twins) = twins;
+        if let Err(error) = refreshed {
+            return done(Err(error));
+        }
+        plan.0.written.iter().chain(self.output_to.iter().map(|(_, held)| &held.memory)).for_each(|w| w.touch());
         // The lock is gone before anybody's `done` is called.
         let enqueued = lock(&plan.0.encoded).as_mut().map(|encoded| self.enqueue(worker, &plan.0, encoded));
         let Some(enqueued) = enqueued else {
