@@ -114,14 +114,15 @@ fn memory_is_not_freed_under_work_nobody_waited_for() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let reads = ["aclrtFree", "still in use", "aclnnAbs (call ", "reads it as self_", "aclrtMalloc (call "];
         names(CALL, &reads, || (api.aclrtFree)(a));
+        // It happened all the same.
+        names(ACL_ERROR_INVALID_PARAM, &["freed by aclrtFree"], || (api.aclrtFree)(a));
+        names(LAUNCH, &["self_", "freed by aclrtFree"], || abs(api, a, b, stream));
         names(CALL, &["writes it as out"], || (api.aclrtFree)(b));
-        ok((api.aclrtSynchronizeStream)(stream));
+        let a = malloc(api, BYTES);
         ok((api.aclrtMemcpyAsync)(a, BYTES, pinned, BYTES, ACL_MEMCPY_HOST_TO_DEVICE, stream));
         names(CALL, &["aclrtFreeHost", "aclrtMemcpyAsync (call ", "src"], || (api.aclrtFreeHost)(pinned));
         ok((api.aclrtSynchronizeDevice)());
-        ok((api.aclrtFreeHost)(pinned));
         ok((api.aclrtFree)(a));
-        ok((api.aclrtFree)(b));
         ok((api.aclrtDestroyStream)(stream));
         ok((api.aclrtResetDevice)(1));
     }
@@ -353,7 +354,6 @@ fn mapped_memory_is_watched_like_any_other() {
         names(CALL, &busy, || (api.aclrtUnmapMem)(high));
         names(CALL, &busy, || (api.aclrtUnmapMem)(low));
         ok((api.aclrtSynchronizeStream)(stream));
-        ok((api.aclrtUnmapMem)(high));
         names(CALL, &["aclrtMemset", "freed by aclrtUnmapMem"], || (api.aclrtMemset)(high, BYTES, 0, BYTES));
         ok((api.aclrtDestroyStream)(stream));
         names(CALL, &["1 address range:", "2 physical allocations:", "from aclrtMallocPhysical"], || {

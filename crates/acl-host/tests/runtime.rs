@@ -144,7 +144,7 @@ fn reset_is_counted_and_at_zero_destroys_everything() {
             ok((api.aclrtResetDevice)(2));
         });
         witness.join().unwrap();
-        ok((api.aclrtResetDevice)(2));
+        ends((api.aclrtResetDevice)(2));
         fails((api.aclrtSynchronizeDevice)(), ACL_ERROR_RT_CONTEXT_NULL);
         fails((api.aclrtResetDevice)(2), ACL_ERROR_RT_CONTEXT_NULL);
         on(2);
@@ -357,8 +357,8 @@ fn memory_freed_under_a_copy_stays_until_the_copy_is_past() {
             let (a, b) = (malloc(api, 2 << 20), malloc(api, 2 << 20));
             ok((api.aclrtMemsetAsync)(a, 2 << 20, 1, 2 << 20, stream));
             ok((api.aclrtMemcpyAsync)(b, 2 << 20, a, 2 << 20, ACL_MEMCPY_DEVICE_TO_DEVICE, stream));
-            ok((api.aclrtFree)(a));
-            ok((api.aclrtFree)(b));
+            ends((api.aclrtFree)(a));
+            ends((api.aclrtFree)(b));
         }
         ok((api.aclrtSynchronizeStream)(stream));
         ok((api.aclrtDestroyStream)(stream));
@@ -570,7 +570,7 @@ fn one_range_holds_memory_of_one_device() {
         fails((api.aclrtMapMem)(range.byte_add(PAGE), PAGE, 0, other, 0), ACL_ERROR_RT_PARAM_INVALID);
         ok((api.aclrtFreePhysical)(other));
         // A reset ends ranges and physical memory too.
-        ok((api.aclrtResetDevice)(17));
+        ends((api.aclrtResetDevice)(17));
         on(17);
         fails((api.aclrtFreePhysical)(own), ACL_ERROR_RT_INVALID_HANDLE);
         fails((api.aclrtUnmapMem)(range), ACL_ERROR_RT_PARAM_INVALID);
@@ -607,6 +607,7 @@ fn threads_share_a_device_and_its_streams() {
                     for i in 0..200 {
                         let (memory, own) = (malloc(api, 3000), stream(api));
                         ok((api.aclrtMemsetAsync)(memory, 3000, i, 3000, own));
+                        ok((api.aclrtSynchronizeStream)(own));
                         ok((api.aclrtMemsetAsync)(memory, 3000, i, 3000, shared));
                         ok((api.aclrtSynchronizeStream)(shared));
                         ok((api.aclrtDestroyStream)(own));

@@ -57,7 +57,8 @@ fn an_inference_card_has_no_vmm_no_capture_and_no_peers() {
         assert_eq!((api.aclrtDestroyEvent)(events[0]), ACL_SUCCESS);
         assert_eq!((api.aclrtCreateEvent)(&mut pointer), ACL_SUCCESS);
         assert_eq!(acl_host::live().events, 1023);
-        assert_eq!((api.aclrtResetDevice)(0), ACL_SUCCESS);
+        // Forced: with all its events left.
+        assert_eq!((api.aclrtResetDeviceForce)(0), ACL_SUCCESS);
         assert_eq!(acl_host::live(), acl_host::LiveObjects::default());
 
         // However often it was initialised, one finalize ends it; another is told, a new init is welcome.

@@ -129,7 +129,7 @@ fn thread_local_mode_binds_one_thread_and_relaxed_none() {
         ok((api.aclmdlRICaptureBegin)(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
         malloc(api, 8);
         assert_eq!(std::thread::spawn(elsewhere).join().unwrap(), ACL_SUCCESS);
-        ok((api.aclrtResetDevice)(3));
+        ends((api.aclrtResetDevice)(3));
     }
 }
 
@@ -177,11 +177,11 @@ fn misuse_of_captures_has_its_codes() {
 
         // A reset ends models, and captures with their prohibitions.
         ok((api.aclmdlRICaptureBegin)(other, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL));
-        ok((api.aclrtResetDevice)(4));
+        ends((api.aclrtResetDevice)(4));
         on(4);
         malloc(api, 8);
         fails((api.aclmdlRIExecuteAsync)(model, null_mut()), ACL_ERROR_RT_INVALID_HANDLE);
-        ok((api.aclrtResetDevice)(4));
+        ends((api.aclrtResetDevice)(4));
     }
 }
 
@@ -206,7 +206,7 @@ fn a_model_waits_for_what_was_recorded_outside() {
             ok((api.aclrtSynchronizeStream)(reader));
             assert!(download(api, b, BYTES).iter().all(|byte| *byte == round as u8), "round {round}");
         }
-        ok((api.aclrtResetDevice)(5));
+        ends((api.aclrtResetDevice)(5));
     }
 }
 
@@ -239,6 +239,6 @@ fn an_operator_is_captured_with_its_descriptors_gone() {
             ok((api.aclrtSynchronizeStream)(stream));
             assert_eq!(download(api, output, 16), [1.0f32, 2.0, 3.0, 4.0].map(f32::to_ne_bytes).concat());
         }
-        ok((api.aclrtResetDevice)(6));
+        ends((api.aclrtResetDevice)(6));
     }
 }

@@ -262,14 +262,14 @@ fn too_large(bytes: usize) -> aclError {
     fail(ACL_ERROR_RT_MEMORY_ALLOCATION, format!("{bytes} bytes are more than there are addresses"))
 }
 
-/// Frees at once, whatever still runs; checked mode refuses that. `host` tells which of the two free functions was called.
+/// Frees at once, whatever still runs; checked mode tells of that. `host` tells which of the two free functions was called.
 pub(crate) fn free(pointer: *mut u8, host: bool) -> Result<(), aclError> {
     if pointer.is_null() {
         return Err(fail(ACL_ERROR_INVALID_PARAM, "the pointer is NULL"));
     }
     capture::check_unsafe_call("free")?;
     let base = pointer.addr();
-    checked::check_unused(base)?;
+    let in_use = checked::pending_use(base);
     let allocation = {
         let mut allocations = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner);
         match allocations.get(&base) {
@@ -292,7 +292,7 @@ pub(crate) fn free(pointer: *mut u8, host: bool) -> Result<(), aclError> {
     }
     bury(Hold::Allocation(allocation));
     sweep();
-    Ok(())
+    in_use.map_or(Ok(()), |text| Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text)))
 }
 
 /// Takes bytes from a device's budget.

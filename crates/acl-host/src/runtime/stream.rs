@@ -609,7 +609,7 @@ mod tests {
             assert_eq!(aclrtSynchronizeStream(other), ACL_SUCCESS);
             assert_eq!(aclrtQueryEventStatus(event, &mut event_status), ACL_SUCCESS);
             assert_eq!(event_status, ACL_EVENT_RECORDED_STATUS_COMPLETE);
-            assert_eq!(aclrtResetDevice(14), ACL_SUCCESS);
+            assert_eq!(aclrtResetDeviceForce(14), ACL_SUCCESS);
         }
     }
 
@@ -766,7 +766,7 @@ mod tests {
             });
         }
         // SAFETY: no pointers.
-        assert_eq!(unsafe { aclrtResetDevice(8) }, ACL_SUCCESS);
+        assert_eq!(unsafe { aclrtResetDeviceForce(8) }, ACL_SUCCESS);
         assert_eq!(done.load(Ordering::SeqCst), 100);
         assert_eq!(launch(stream, || Ok(())), ACL_ERROR_RT_CONTEXT_NULL);
         on(8);

@@ -193,7 +193,7 @@ pub(crate) fn unmap(pointer: *mut c_void) -> Result<(), aclError> {
     let addr = pointer.addr();
     let not_mapped = || fail(ACL_ERROR_RT_PARAM_INVALID, format!("{pointer:?} is not the beginning of a mapping"));
     let reservation = reservation_of(addr).ok_or_else(not_mapped)?;
-    checked::check_unused(addr)?;
+    let in_use = checked::pending_use(addr);
     let mut physical = lock(&PHYSICAL);
     let mapping = lock(&reservation.mapped).remove(&addr).ok_or_else(not_mapped)?;
     checked::block_ended(addr);
@@ -205,7 +205,7 @@ pub(crate) fn unmap(pointer: *mut c_void) -> Result<(), aclError> {
             physical.remove(&mapping.handle);
         }
     }
-    Ok(())
+    in_use.map_or(Ok(()), |text| Err(checked::misuse(ACL_ERROR_RT_PARAM_INVALID, text)))
 }
 
 pub(super) fn lookup(addr: usize, bytes: usize) -> Lookup {

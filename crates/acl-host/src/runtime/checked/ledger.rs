@@ -105,29 +105,24 @@ pub(crate) fn block_ended(base: usize) {
     }
 }
 
-/// Refuses to end memory that a stream may still use, as far as the program can know.
-pub(crate) fn check_unused(base: usize) -> Result<(), aclError> {
+/// What is wrong with ending memory now: that a stream may still use it, as far as the program can know.
+pub(crate) fn pending_use(base: usize) -> Option<String> {
     if !enabled() {
-        return Ok(());
+        return None;
     }
-    let text = {
-        let ledger = lock(&LEDGER);
-        let Some(block) = ledger.blocks.get(&base) else { return Ok(()) };
-        let Some(pending) = block.pending.iter().find(|p| !ledger.host.covers(p.stream, p.tick)) else {
-            return Ok(());
-        };
-        format!(
-            "{base:#x}, {} bytes, is still in use: {} {} it as {} on stream {:#x}, and nothing has waited for that; it was \
-             allocated by {}",
-            block.bytes,
-            pending.access.by,
-            verb(&pending.access),
-            pending.access.argument,
-            pending.stream,
-            block.made
-        )
-    };
-    Err(misuse(ACL_ERROR_RT_PARAM_INVALID, text))
+    let ledger = lock(&LEDGER);
+    let block = ledger.blocks.get(&base)?;
+    let pending = block.pending.iter().find(|p| !ledger.host.covers(p.stream, p.tick))?;
+    Some(format!(
+        "{base:#x}, {} bytes, is still in use: {} {} it as {} on stream {:#x}, and nothing has waited for that; it was \
+         allocated by {}",
+        block.bytes,
+        pending.access.by,
+        verb(&pending.access),
+        pending.access.argument,
+        pending.stream,
+        block.made
+    ))
 }
 
 /// A stream is given work. A finding leaves everything as it was.

@@ -5,7 +5,8 @@
 //! submission. Nothing is judged by when it happens to run, so a finding does not depend on timing.
 //!
 //! A finding refuses the call: it answers its code, does nothing, and the message names the call, the argument and the
-//! history of the memory. (A reset that leaks happens all the same.) Threads of the host count as one: how they order each
+//! history of the memory. Calls that give something back (a free, an unmapping, a reset) answer the code and happen all the
+//! same, so that one mistake does not bring others with it. Threads of the host count as one: how they order each
 //! other cannot be seen, so what one of them waited for is past for all. Absent: reads of memory that was never written,
 //! and what the host itself does to pinned memory. Off, all this costs a branch per call.
 
@@ -21,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use acl_sys::*;
 
 pub(crate) use ledger::{
-    Clock, block_ended, block_made, check_unused, clock_of, forget_device, handle_ended, handle_history, handle_made,
-    history, host_access, host_joins, is_quarantined, leaks, quarantine, stream_ended, stream_joins, submit,
+    Clock, block_ended, block_made, clock_of, forget_device, handle_ended, handle_history, handle_made, history,
+    host_access, host_joins, is_quarantined, leaks, pending_use, quarantine, stream_ended, stream_joins, submit,
 };
 pub(crate) use region::Region;
 
@@ -87,7 +88,7 @@ const KEPT: usize = 1024;
 struct Findings {
     kept: Vec<String>,
     lost: usize,
-    /// Texts without their numbers: one defect in a loop is printed once.
+    /// Texts without their numbers: one mistake in a loop is printed once.
     printed: Option<HashSet<String>>,
 }
 
@@ -127,8 +128,8 @@ pub(crate) fn misuse(code: aclError, message: impl AsRef<str>) -> aclError {
 fn keep(text: String) {
     let mut findings = lock(&FINDINGS);
     if config::settings().print_findings {
-        let mut plain = text.clone();
-        plain.retain(|c| !c.is_ascii_digit());
+        let words = text.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+        let plain = words.collect::<Vec<_>>().join(" ");
         if findings.printed.get_or_insert_default().insert(plain) {
             eprintln!("acl-host: {text}");
         }
