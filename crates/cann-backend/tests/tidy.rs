@@ -9,7 +9,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("acl-host", &["acl-sys"]),
     ("acl-host-cabi", &["acl-sys", "acl-host"]),
     ("acl-fault", &["acl-sys"]),
-    ("acl-fault-cabi", &["acl-sys", "acl-fault"]),
+    ("acl-fault-cabi", &["acl-sys", "acl-fault", "acl-host"]),
     ("gguf", &[]),
     ("cann-backend", &["acl-sys", "gguf"]),
 ];

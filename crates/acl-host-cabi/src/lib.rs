@@ -1,0 +1,54 @@
+//! The embedded device as a shared library with ACL's C names: `libascendcl_host.so`.
+//!
+//! It lets programs that were linked against the vendor's libraries run without an NPU, and makes the dlopen path of this
+//! project testable for real. Every function of the list is exported and calls the device's table; there is nothing else.
+//! It is a crate of its own because an addon that linked these names would export them, and answer in the vendor's place
+//! wherever both are loaded.
+//!
+//! The vendor has several files. Under each of their names (`libascendcl.so`, `libnnopbase.so`, `libopapi.so`) this one may
+//! stand as a link or a copy; copies are devices apart, so a folder of links is what programs want.
+
+#![allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+
+use std::ffi::{c_char, c_void};
+use std::sync::LazyLock;
+
+use acl_sys::*;
+
+static TABLE: LazyLock<AclApi> = LazyLock::new(acl_host::api);
+
+macro_rules! exports {
+    (functions { $(fn $group:ident $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)* }
+     operators { $(op $run:ident $size:ident($($oarg:ident: $oty:ty),*);)* }) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+                // SAFETY: the same function with the same duties.
+                unsafe { (TABLE.$name)($($arg),*) }
+            }
+        )*
+        $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $size(
+                $($oarg: $oty,)*
+                workspaceSize: *mut u64,
+                executor: *mut *mut aclOpExecutor,
+            ) -> aclnnStatus {
+                // SAFETY: as above.
+                unsafe { (TABLE.$size)($($oarg,)* workspaceSize, executor) }
+            }
+
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $run(
+                workspace: *mut c_void,
+                workspaceSize: u64,
+                executor: *mut aclOpExecutor,
+                stream: aclrtStream,
+            ) -> aclnnStatus {
+                // SAFETY: as above.
+                unsafe { (TABLE.$run)(workspace, workspaceSize, executor, stream) }
+            }
+        )*
+    };
+}
+acl_functions!(exports);
