@@ -46,6 +46,9 @@ test('another version is refused', () => {
 })
 
 test('advice by cause', () => {
+  // A binary named from outside would be opened first.
+  const named = process.env.CANN_NODE_BINARY_PATH
+  delete process.env.CANN_NODE_BINARY_PATH
   const advice = (platform, code, message) => {
     const open = () => {
       throw Object.assign(new Error(message), { code })
@@ -68,6 +71,7 @@ test('advice by cause', () => {
   ]
   for (const [platform, code, message, expected] of cases) assert.match(advice(platform, code, message), expected)
   assert.throws(() => load('sunos-sparc'), /no package for sunos-sparc|Tried/)
+  if (named !== undefined) process.env.CANN_NODE_BINARY_PATH = named
 })
 
 test('the addon exports no name of ACL: it must never be taken for the vendor\'s library', (t) => {

@@ -39,7 +39,7 @@ for (const platform of PLATFORMS) {
   const folder = join(root, 'npm', platform.name)
   const files = {
     'package.json': `${JSON.stringify(platformPackage(platform), null, 2)}\n`,
-    'README.md': `# @cann-node/${platform.name}\n\nThe binary of [cann-node](https://www.npmjs.com/package/cann-node) for ${platform.target}. Install \`cann-node\`; it brings this.\n`,
+    'README.md': `# @cann-node/${platform.name}\n\nThe binary of cann-node for ${platform.target}. Install \`cann-node\`; it brings this.\n`,
   }
   for (const [name, text] of Object.entries(files)) {
     const path = join(folder, name)
