@@ -57,9 +57,9 @@ export interface ConcatOptions extends ResultOptions {
 export interface ConvTranspose1dOptions extends ResultOptions {
   /** distance of neighbours of x in the result (default 1) */
   s0?: number
-  /** 0 (default 0) */
+  /** must be 0 (default 0) */
   p0?: number
-  /** 1 (default 1) */
+  /** must be 1 (default 1) */
   d0?: number
 }
 
@@ -428,7 +428,7 @@ export interface OpMethods {
   /**
    * CONT: A packed copy of x, under other extents if `result.ne` is given.
    *
-   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0, q5_1, and by the host q2_K, q3_K, q4_K, q5_K, q6_K, iq4_nl and iq4_xs
    */
   cont(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
@@ -452,13 +452,13 @@ export interface OpMethods {
   /**
    * CPY: x written into the memory of `into`, converted to its type; without `into` a packed copy of type `result.type`.
    *
-   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0, q5_1, and by the host q2_K, q3_K, q4_K, q5_K, q6_K, iq4_nl and iq4_xs
    */
   cpy(x: GraphTensor, into?: GraphTensor | null, options?: ResultOptions): GraphTensor
   /**
    * CPY: x written into the memory of `into`, converted to its type; without `into` a packed copy of type `result.type`.
    *
-   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0, q5_1, and by the host q2_K, q3_K, q4_K, q5_K, q6_K, iq4_nl and iq4_xs
    */
   cpy(x: GraphTensor, options: ResultOptions & { into?: GraphTensor }): GraphTensor
   /**
@@ -494,7 +494,7 @@ export interface OpMethods {
   /**
    * DUP: A packed copy of x, of type `result.type` if given.
    *
-   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0 and q5_1
+   * Types: any to the same type; f32, f16, bf16, i8, i16, i32, i64 and block types to plain types; floats to q8_0, q4_0, q4_1, q5_0, q5_1, and by the host q2_K, q3_K, q4_K, q5_K, q6_K, iq4_nl and iq4_xs
    */
   dup(x: GraphTensor, options?: ResultOptions): GraphTensor
   /**
@@ -788,7 +788,7 @@ export interface OpMethods {
   /**
    * SET_ROWS: row ids[i, j mod ids.ne1, k mod ids.ne2] of into[:, :, j, k] becomes rows[:, i, j, k]; the result is `into`
    *
-   * Types: rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1
+   * Types: rows f32, f16, bf16; ids i64, i32; into f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, and by the host q2_K, q3_K, q4_K, q5_K, q6_K, iq4_nl, iq4_xs
    */
   setRows(rows: GraphTensor, ids: GraphTensor, into: GraphTensor, options?: ResultOptions): GraphTensor
   /**
