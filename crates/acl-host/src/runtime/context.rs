@@ -238,7 +238,8 @@ impl Device {
         memory::sweep();
         self.check_fault()?;
         // Each stream tells once, so all are asked.
-        streams.iter().fold(Ok(()), |told, stream| stream.tell_trouble().and(told))
+        let told: Vec<_> = streams.iter().map(|stream| stream.tell_trouble()).collect();
+        told.into_iter().collect()
     }
 
     fn free_bytes(&self) -> usize {
