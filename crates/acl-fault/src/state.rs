@@ -25,13 +25,7 @@ pub struct Fault {
 impl Fault {
     /// The `nth` call of any function, once, with the code of a wrong parameter.
     pub fn nth(nth: u64) -> Fault {
-        Fault {
-            function: None,
-            nth,
-            mode: Mode::Once,
-            code: acl_sys::ACL_ERROR_RT_PARAM_INVALID,
-            release_inner: true,
-        }
+        Fault { function: None, nth, mode: Mode::Once, code: acl_sys::ACL_ERROR_RT_PARAM_INVALID, release_inner: true }
     }
 
     fn meets(&self, function: AclFn, count: u64) -> bool {

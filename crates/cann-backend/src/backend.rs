@@ -296,7 +296,7 @@ impl Backend {
             };
             // The other side learns of it from the closed link; what it still has to do here was logged.
             if let Err(error) = given {
-                let _ = theirs.to.send(Message::Failed(error));
+                let _ = theirs.to.send(Message::Failed(worker.shared.translate(error)));
             }
             worker.settle_after(from, |_| ());
         });
@@ -340,6 +340,7 @@ impl Backend {
                 done(Ok(()));
             }
             Err(error) => {
+                let error = worker.shared.translate(error);
                 ticket.past(Err(error.clone()));
                 done(Err(error));
             }

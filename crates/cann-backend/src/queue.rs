@@ -218,8 +218,9 @@ impl Shared {
         drop(waiting);
     }
 
-    /// What a promise is told for an error of its task.
-    fn translate(&self, error: Error) -> Error {
+    /// What a promise is told for an error of its task. What goes to another backend is translated first: there the code would
+    /// speak of the other's device.
+    pub fn translate(&self, error: Error) -> Error {
         if !error.is_sticky() {
             return error;
         }

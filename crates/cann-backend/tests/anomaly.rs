@@ -17,7 +17,8 @@ use cann_backend::graph::{Graph, Params, ResultSpec};
 use cann_backend::plan::PrepareOptions;
 use cann_backend::upload::LoadOptions;
 use cann_backend::{
-    Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, PoolChoice, Registry, Result, Tensor, TensorSpec,
+    Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, PoolChoice, Registry, Result, Selector, Tensor,
+    TensorSpec,
 };
 use gguf::{GgmlType, Writer};
 use samples::{Random, blocks};
@@ -383,6 +384,46 @@ fn build_run_and_copy() {
         });
         fail_each(&format!("run, capture {capture}, {pool:?}"), Box::leak(scenario));
     }
+}
+
+/// Three backends on two devices: copies and events between them, the ways of which need two workers each.
+fn exchange(backends: &[Backend; 3], tensors: &[Tensor; 3]) -> Result<Vec<u8>> {
+    let [here, same, far] = backends;
+    let [x, y, z] = tensors;
+    let event = wait(|done| here.create_event(done))?;
+    wait(|done| x.write(vec![1; x.nbytes() as usize], 0, done))?;
+    wait(|done| same.copy(x, y, done))?;
+    wait(|done| far.copy(y, z, done))?;
+    wait(|done| here.copy(z, x, done))?;
+    wait(|done| here.record(&event, done))?;
+    wait(|done| same.wait(&event, done))?;
+    wait(|done| far.wait(&event, done))?;
+    let mut bytes = Vec::new();
+    for tensor in tensors {
+        bytes.extend(wait(|done| tensor.read(0, tensor.nbytes(), done))?);
+    }
+    Ok(bytes)
+}
+
+#[test]
+fn copy_between_backends() {
+    let _alone = alone();
+    let scenario: Box<Scenario> = Box::new(|registry, attempt| {
+        let open = |device| {
+            let options =
+                OpenOptions { device: Some(Selector::Index(device)), pool: PoolChoice::Auto, async_mode: None };
+            wait(|done| Backend::open(registry.clone(), options, done)).expect("no fault yet")
+        };
+        let backends = [0, 0, 1].map(open);
+        let tensors = [0, 1, 2].map(|i: usize| tensor(&backends[i], GgmlType::Q8_0, &[64, 3]).expect("no fault yet"));
+        attempt.begin();
+        let mut result = attempt.work(|| exchange(&backends, &tensors));
+        for backend in backends {
+            result = closing(backend, result);
+        }
+        result
+    });
+    fail_each("copies between backends", Box::leak(scenario));
 }
 
 #[test]
