@@ -19,7 +19,7 @@ import { parseArgs } from 'node:util'
 import { VERSIONS, publishedHeaders } from './headers.mjs'
 import { cType, readList } from './list.mjs'
 
-const COMPILER = process.env.CXX || 'g++'
+const COMPILER = 'g++'
 const FLAGS = ['-std=c++14', '-w', '-x', 'c++']
 const RUNTIME = ['acl/acl.h', 'acl/acl_mdl.h', 'aclnn/acl_meta.h', 'aclnn/aclnn_base.h']
 // A pointer's const is no part of a binary interface: for operators, whose headers differ in it from release to release, it is dropped.
@@ -91,7 +91,7 @@ export function includes(folder, list) {
   const walk = (at) => readdirSync(at, { withFileTypes: true }).flatMap((e) => (e.isDirectory() ? walk(join(at, e.name)) : e.name.endsWith('.h') ? [join(at, e.name)] : []))
   if (existsSync(join(folder, 'aclnnop'))) {
     for (const path of walk(join(folder, 'aclnnop')).sort()) {
-      const names = readFileSync(path, 'utf8').matchAll(/\b(aclnn\w+)\s*\(/g)
+      const names = [...readFileSync(path, 'utf8').matchAll(/\b(aclnn\w+)\s*\(/g)]
       if (names.some(([, name]) => operators.has(name))) files.push(relative(folder, path))
     }
   }
