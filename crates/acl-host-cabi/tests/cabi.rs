@@ -103,7 +103,7 @@ fn a_backend_works_through_it() {
         let spec = TensorSpec::new(GgmlType::Q8_0, &[columns, rows]);
         let weight = wait(|done| backend.create_tensor(spec, done)).expect("a tensor");
         // One in the first place of each block, at scale 1: a row's product is the sum of every 32nd value.
-        let mut block = vec![0u8; 34];
+        let mut block = [0u8; 34];
         block[..3].copy_from_slice(&[0x00, 0x3c, 1]);
         let blocks = block.repeat((columns * rows / 32) as usize);
         wait(|done| weight.write(blocks.clone(), 0, done)).expect("written");
