@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use acl_sys::*;
 
 use super::driver::{Lease, Target, memory_info, physical_prop};
-use super::status::{check, dropped, is_out_of_memory};
+use super::status::{check, dropped, is_out_of_memory, recent_message};
 use crate::error::{Error, Result};
 
 /// Sizes are rounded up to this, and nothing becomes one unit.
@@ -145,7 +145,9 @@ impl DeviceMem {
         let code = unsafe { (api.aclrtMalloc)(&mut address, size, ACL_MEM_MALLOC_HUGE_FIRST) };
         if is_out_of_memory(code) {
             let mib = size as f64 / (1 << 20) as f64;
-            tracing::warn!(device = target.name, "allocating {mib:.2} MiB on device {}: aclrtMalloc failed", target.id);
+            let message = recent_message(api);
+            let device = target.name.as_str();
+            tracing::warn!(device, "allocating {mib:.2} MiB on device {}: aclrtMalloc failed: {message}", target.id);
             return Err(out_of_memory());
         }
         check(api, AclFn::aclrtMalloc, code)?;
@@ -220,7 +222,7 @@ impl PinnedMem {
                 return Ok(PinnedMem(Backing::Pinned { lease: lease.clone(), ptr, bytes: size_asked }));
             }
             let mib = size as f64 / (1 << 20) as f64;
-            let message = super::status::recent_message(&target.api);
+            let message = recent_message(&target.api);
             tracing::warn!(device = target.name, "failed to allocate {mib:.2} MiB of pinned memory: {message}");
         }
         let map = memmap2::MmapMut::map_anon(size_asked).map_err(|_| out_of_memory())?;
@@ -307,6 +309,8 @@ impl VirtualRange {
         // SAFETY: the pointers are to locals of the right type.
         let code = unsafe { (api.aclrtMallocPhysical)(&mut handle, bytes as usize, &prop, 0) };
         if is_out_of_memory(code) {
+            let (device, message) = (target.name.as_str(), recent_message(api));
+            tracing::warn!(device, "{bytes} bytes of physical memory: aclrtMallocPhysical failed: {message}");
             return Err(Error::OutOfMemory {
                 device: target.name.clone(),
                 requested_bytes: bytes,

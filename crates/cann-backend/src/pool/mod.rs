@@ -137,13 +137,13 @@ impl Gauges {
         }
     }
 
-    fn taken(&self, bytes: u64, reused: bool) {
+    fn taken(&self, bytes: u64, margin: u64, reused: bool) {
         self.allocations.fetch_add(1, Ordering::Relaxed);
         if reused {
             self.reuses.fetch_add(1, Ordering::Relaxed);
         }
         self.grown(bytes);
-        tracing::trace!(name: "pool.alloc", bytes, hit = reused);
+        tracing::trace!(name: "pool.alloc", bytes, hit = reused, margin, pool_bytes = self.reserved());
     }
 
     fn grown(&self, bytes: u64) {
@@ -153,6 +153,11 @@ impl Gauges {
 
     fn given(&self, bytes: u64) {
         self.in_use.fetch_sub(bytes, Ordering::Relaxed);
+        tracing::trace!(name: "pool.return", bytes, pool_bytes = self.reserved());
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
 
     fn reserve(&self, bytes: u64) {
@@ -223,8 +228,9 @@ impl ReturnDesk {
         })
     }
 
-    fn hand_out(self: &Arc<ReturnDesk>, what: What, address: u64, bytes: u64, reused: bool) -> Block {
-        self.gauges.taken(bytes, reused);
+    /// `asked` of the `bytes` at `address` are what somebody wanted.
+    fn hand_out(self: &Arc<ReturnDesk>, what: What, address: u64, bytes: u64, asked: u64, reused: bool) -> Block {
+        self.gauges.taken(bytes, bytes - asked, reused);
         Block { address, bytes: AtomicU64::new(bytes), what: Some(what), desk: self.clone() }
     }
 

@@ -57,8 +57,8 @@ impl<S: Shelf> ShelfPool<S> {
         let position = &self.ground.position;
         let gone = self.shelf.remove(&mut |idle| position.is_past(idle.fence) && condemned(idle));
         for idle in gone {
-            tracing::trace!(name: "pool.clean", bytes = idle.mem.bytes());
             self.ground.gauges.unreserve(idle.mem.bytes());
+            tracing::trace!(name: "pool.clean", bytes = idle.mem.bytes(), pool_bytes = self.ground.gauges.reserved());
         }
     }
 }
@@ -89,7 +89,7 @@ impl<S: Shelf> Pool for ShelfPool<S> {
             }
         };
         let (address, size) = (mem.address(), mem.bytes());
-        Ok(self.desk.hand_out(What::Memory(mem), address, size, reused))
+        Ok(self.desk.hand_out(What::Memory(mem), address, size, bytes, reused))
     }
 
     fn extend(&mut self, block: &Block, bytes: u64) -> Result<bool> {

@@ -131,7 +131,7 @@ impl Pool for VmmPool {
             }
         };
         self.carve(offset, bytes);
-        Ok(self.desk.hand_out(What::Range(offset), self.base() + offset, bytes, reused))
+        Ok(self.desk.hand_out(What::Range(offset), self.base() + offset, bytes, bytes, reused))
     }
 
     fn extend(&mut self, block: &Block, bytes: u64) -> Result<bool> {
