@@ -149,6 +149,25 @@ test('a kernel fault rejects everything that waits, and the device opens again',
   assert.deepEqual([codes, last, bytes], [['ERR_DEVICE_LOST'], 'rejected', [3, 2]])
 })
 
+test('faults over a library of its own, which is named', { skip }, async () => {
+  const text = `
+    const [device] = await cann.listDevices()
+    const backend = await cann.Backend.open({ device: 'CANN0' })
+    const code = await backend.createEvent().then(() => 'OK', (error) => error.call + ' ' + error.aclCode)
+    await backend.createEvent()
+    await backend.close()
+    console.log(device.name, code)`
+  const env = {
+    CANN_NODE_ACL_LIB: fault,
+    CANN_NODE_FAULT_INNER: host,
+    CANN_NODE_FAULT: 'name=aclrtCreateEventWithFlag,nth=1,code=207007',
+  }
+  const { code, stdout, stderr } = await program(text, { env })
+  assert.deepEqual([code, stdout, stderr], [0, 'CANN0 aclrtCreateEventWithFlag 207007\n', ''])
+  const absent = await program(text, { env: { ...env, CANN_NODE_FAULT_INNER: join(at.folder, 'nothing.so') } })
+  assert.match(absent.stderr, /CANN_NODE_FAULT_INNER: .*nothing\.so/)
+})
+
 test('a fault that is misspelt fails everything, aloud', { skip }, async () => {
   const text = `console.log((await cann.listDevices()).filter((device) => device.driver === 'cann').length)`
   const env = { CANN_NODE_ACL_LIB: fault, CANN_NODE_FAULT: 'name=aclrtMaloc' }
