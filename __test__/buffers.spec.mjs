@@ -30,6 +30,12 @@ test('host buffers', async () => {
   await failure(() => buffer.write(new Uint8Array(17)), 'ERR_INVALID_ARG')
   await failure(() => buffer.read(0, 17), 'ERR_INVALID_ARG')
   await failure(() => buffer.read(0, 2 ** 52), 'ERR_INVALID_ARG')
+  for (const wrong of [4n, Symbol('4'), NaN, 17]) await failure(() => buffer.read(wrong), 'ERR_INVALID_ARG')
   buffer.dispose()
   await failure(() => buffer.read(), 'ERR_DISPOSED')
+})
+
+test('more host memory than there is', async () => {
+  const error = await failure(() => use.backend.allocHostBuffer(2 ** 50), 'ERR_OUT_OF_MEMORY')
+  assert.equal(error.requestedBytes, 2 ** 50)
 })

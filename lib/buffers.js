@@ -37,10 +37,10 @@ class HostBuffer extends Handle {
     nativeOf(this).write(rawBytes(data, 'data'), check.size(offset, 'offset'))
   }
 
-  read(offset = 0, size = this.size - offset) {
+  read(offset = 0, size = undefined) {
     check.size(offset, 'offset')
-    check.size(size, 'size')
-    return nativeOf(this).read(offset, size)
+    const bytes = size === undefined ? Math.max(0, this.size - offset) : check.size(size, 'size')
+    return nativeOf(this).read(offset, bytes)
   }
 }
 

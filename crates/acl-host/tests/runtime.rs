@@ -233,6 +233,8 @@ fn memory_is_charged_rounded_up_and_comes_back() {
         fails((api.aclrtFreeHost)(most), ACL_ERROR_INVALID_PARAM);
         ok((api.aclrtFreeHost)(host));
         ok((api.aclrtFree)(most));
+        // Nobody has that much, and writing to what is not there would end the process.
+        fails((api.aclrtMallocHost)(&mut pointer, 1 << 46), ACL_ERROR_RT_MEMORY_ALLOCATION);
         let inside = malloc(api, 100);
         fails((api.aclrtFree)(inside.byte_add(64)), ACL_ERROR_INVALID_PARAM);
         ok((api.aclrtFree)(inside));

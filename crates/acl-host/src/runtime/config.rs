@@ -137,7 +137,10 @@ impl Family {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) devices: usize,
+    /// Of each device.
     pub(crate) memory_bytes: usize,
+    /// The machine's, or what this process may have of it.
+    pub(crate) host_memory_bytes: usize,
     pub(crate) soc_name: String,
     pub(crate) family: Family,
     pub(crate) peer: bool,
@@ -238,6 +241,7 @@ impl Settings {
         Settings {
             devices: chosen.devices.unwrap_or(devices),
             memory_bytes: chosen.memory_bytes.unwrap_or(memory_bytes),
+            host_memory_bytes: machine.memory_bytes,
             soc_name,
             family,
             peer,

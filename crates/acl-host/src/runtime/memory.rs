@@ -7,6 +7,7 @@
 //! processes share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
@@ -226,13 +227,18 @@ pub(crate) fn allocate_device(bytes: usize) -> Result<usize, aclError> {
     allocate(bytes, charged, Some(device.id)).inspect_err(|_| uncharge(device, charged))
 }
 
-/// Pinned host memory; no device pays for it, and no reset ends it.
+/// Bytes of pinned host memory.
+static HOST_USED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Pinned host memory; no device pays for it, and no reset ends it. What is pinned cannot be paged out, so more than the
+/// machine has is refused here and not by the system's killer when it is written to.
 pub(crate) fn allocate_host(bytes: usize) -> Result<usize, aclError> {
     context::current()?;
     capture::check_unsafe_call("allocation")?;
     sweep();
     let charged = charged_bytes(bytes).ok_or_else(|| too_large(bytes))?;
-    allocate(bytes, charged, None)
+    take_bytes(&HOST_USED_BYTES, config::settings().host_memory_bytes, charged, "the host")?;
+    allocate(bytes, charged, None).inspect_err(|_| give_bytes(&HOST_USED_BYTES, charged))
 }
 
 fn allocate(bytes: usize, charged: usize, device: Option<usize>) -> Result<usize, aclError> {
@@ -283,8 +289,9 @@ pub(crate) fn free(pointer: *mut u8, host: bool) -> Result<(), aclError> {
         let text = format!("{pointer:?} is no {kind} memory that was allocated and not freed yet{history}");
         return Err(misuse(ACL_ERROR_INVALID_PARAM, text));
     };
-    if let Some(id) = allocation.device {
-        uncharge(&devices()[id], allocation.charged);
+    match allocation.device {
+        Some(id) => uncharge(&devices()[id], allocation.charged),
+        None => give_bytes(&HOST_USED_BYTES, allocation.charged),
     }
     if checked::enabled() {
         checked::block_ended(base);
@@ -297,21 +304,27 @@ pub(crate) fn free(pointer: *mut u8, host: bool) -> Result<(), aclError> {
 
 /// Takes bytes from a device's budget.
 pub(super) fn charge(device: &Device, bytes: usize) -> Result<(), aclError> {
-    let total = config::settings().memory_bytes;
-    let taken = device.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+    take_bytes(&device.used_bytes, config::settings().memory_bytes, bytes, format_args!("device {}", device.id))
+}
+
+pub(super) fn uncharge(device: &Device, bytes: usize) {
+    give_bytes(&device.used_bytes, bytes);
+}
+
+fn take_bytes(account: &AtomicUsize, total: usize, bytes: usize, owner: impl Display) -> Result<(), aclError> {
+    let taken = account.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
         used.checked_add(bytes).filter(|used| *used <= total)
     });
     taken.map(drop).map_err(|used| {
         let free = total.saturating_sub(used);
-        let text = format!("device {} has {free} of {total} bytes free, {bytes} were asked for", device.id);
+        let text = format!("{owner} has {free} of {total} bytes free, {bytes} were asked for");
         fail(ACL_ERROR_RT_MEMORY_ALLOCATION, text)
     })
 }
 
-pub(super) fn uncharge(device: &Device, bytes: usize) {
+fn give_bytes(account: &AtomicUsize, bytes: usize) {
     // Saturating: a reset may have emptied the account meanwhile.
-    let _ =
-        device.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));
+    let _ = account.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));
 }
 
 /// Ends all memory of a device whose streams have ended.
