@@ -205,7 +205,7 @@ mod tests {
             Error::InvalidArg { name: text(), expected: text() },
             Error::Gguf(Arc::new(gguf::GgufError::BadMagic { found: *b"GGML" })),
             Error::Io { path: text(), message: text(), kind: std::io::ErrorKind::NotFound, os_code: Some(2) },
-            Error::NotFound { what: "device", name: text() },
+            Error::NotFound { what: "device", name: text(), known: vec![text()] },
             Error::Disposed { what: "the tensor" },
             Error::Load(text()),
             Error::Internal(text()),

@@ -100,15 +100,13 @@ impl Registry {
             Some(Selector::Name(name)) => slots.iter().zip(0..).find(|(slot, _)| slot.target.name == *name),
         };
         found.map(|(slot, index)| (slot.clone(), index)).ok_or_else(|| {
-            let names: Vec<_> = slots.iter().map(|s| s.target.name.as_str()).collect();
-            let there =
-                if names.is_empty() { "there is no device".into() } else { format!("there is {}", names.join(", ")) };
-            let asked = match selector {
+            let known = slots.iter().map(|slot| slot.target.name.clone()).collect();
+            let name = match selector {
                 None => "the first".to_owned(),
                 Some(Selector::Index(index)) => index.to_string(),
                 Some(Selector::Name(name)) => name.clone(),
             };
-            Error::NotFound { what: "device", name: format!("{asked} ({there})") }
+            Error::NotFound { what: "device", name, known }
         })
     }
 

@@ -23,8 +23,13 @@ pub enum Error {
     Gguf(#[from] std::sync::Arc<gguf::GgufError>),
     #[error("{path}: {message}")]
     Io { path: String, message: String, kind: std::io::ErrorKind, os_code: Option<i32> },
-    #[error("no {what} named '{name}'")]
-    NotFound { what: &'static str, name: String },
+    #[error("no {what} named '{name}'{}", there_are(known))]
+    NotFound {
+        what: &'static str,
+        name: String,
+        /// The names there are, where that helps.
+        known: Vec<String>,
+    },
     #[error("{what} was disposed")]
     Disposed { what: &'static str },
     /// The caller's cancellation token fired; the addon rejects with the signal's reason.
@@ -34,6 +39,10 @@ pub enum Error {
     Load(String),
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+fn there_are(known: &[String]) -> String {
+    if known.is_empty() { String::new() } else { format!(" (there is {})", known.join(", ")) }
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -209,7 +209,7 @@ fn chosen(gguf: &mut Gguf, names: Option<Vec<String>>) -> Result<Vec<TensorInfo>
     };
     for name in &names {
         gguf.tensor(name).map_err(|e| match e {
-            GgufError::TensorNotFound { tensor } => Error::NotFound { what: "tensor", name: tensor },
+            GgufError::TensorNotFound { tensor } => Error::NotFound { what: "tensor", name: tensor, known: Vec::new() },
             e => wrap(e),
         })?;
     }

@@ -39,7 +39,7 @@ impl Weights {
 
     pub fn get(&self, name: &str) -> Result<&Tensor> {
         let found = self.0.by_name.get(name).map(|&i| &self.0.tensors[i]);
-        found.ok_or_else(|| Error::NotFound { what: "tensor", name: name.to_owned() })
+        found.ok_or_else(|| Error::NotFound { what: "tensor", name: name.to_owned(), known: Vec::new() })
     }
 
     /// In the order of the file.
