@@ -22,6 +22,10 @@ test('by name and by index', async () => {
   }
 })
 
+test('a number of threads that is none', async () => {
+  for (const threads of [0, -1, 1.5, NaN, 2 ** 32, '2']) await rejection(() => Backend.open({ threads }), 'ERR_INVALID_ARG')
+})
+
 test('stats add up', async () => {
   const { backend } = use
   const before = backend.stats()

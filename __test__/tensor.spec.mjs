@@ -124,7 +124,30 @@ test('outside of the tensor', async () => {
   await rejection(() => tensor.write(new Float32Array(4), 4), 'ERR_INVALID_ARG')
   await rejection(() => tensor.read(8, 16), 'ERR_INVALID_ARG')
   await rejection(() => tensor.read(-4), 'ERR_INVALID_ARG')
+  await rejection(() => tensor.read(20), 'ERR_INVALID_ARG')
+  await rejection(() => tensor.read(0, 2 ** 52), 'ERR_INVALID_ARG')
+  for (const wrong of [4n, Symbol('4'), '4', NaN]) await rejection(() => tensor.read(wrong), 'ERR_INVALID_ARG')
   await rejection(() => tensor.fill(256), 'ERR_INVALID_ARG')
+})
+
+test('detached memory', async () => {
+  const tensor = await make('f32', [4])
+  const detach = (array) => {
+    structuredClone(array.buffer, { transfer: [array.buffer] })
+    return array
+  }
+  const gone = detach(new Float32Array(4))
+  await rejection(() => tensor.write(gone), 'ERR_INVALID_ARG')
+  await rejection(() => tensor.write(gone.buffer), 'ERR_INVALID_ARG')
+  await rejection(() => tensor.readInto(gone), 'ERR_INVALID_ARG')
+  const target = new Float32Array(4)
+  const reading = tensor.readInto(target)
+  detach(target)
+  await rejection(() => reading, 'ERR_INVALID_ARG')
+})
+
+test('extents with a hole', async () => {
+  await rejection(() => make('f32', new Array(2)), 'ERR_INVALID_ARG')
 })
 
 test('fill, placement in a buffer, copies within and between backends', async () => {

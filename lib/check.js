@@ -15,10 +15,13 @@ function boolean(value, name) {
 }
 
 /** A whole number of bytes, elements or such. */
-function size(value, name, min = 0) {
-  if (!Number.isSafeInteger(value) || value < min) {
-    throw invalid(min > 0 ? `integer of at least ${min}` : 'non-negative integer', name, value)
-  }
+function size(value, name) {
+  if (!Number.isSafeInteger(value) || value < 0) throw invalid('non-negative integer', name, value)
+  return value
+}
+
+function threads(value, name) {
+  if (!Number.isInteger(value) || value < 1 || value >= 2 ** 32) throw invalid('integer between 1 and 2^32 - 1', name, value)
   return value
 }
 
@@ -52,15 +55,18 @@ function oneOf(value, values, name) {
   return value
 }
 
+/** Whether a value is an array all of whose items pass. Holes are items here, which every() does not look at. */
+const arrayOf = (value, passes) => Array.isArray(value) && value.findIndex((item) => !passes(item)) < 0
+
 function strings(value, name) {
-  if (!Array.isArray(value) || value.some((item) => typeof item !== 'string')) throw invalid('array of strings', name, value)
+  if (!arrayOf(value, (item) => typeof item === 'string')) throw invalid('array of strings', name, value)
   return value
 }
 
 /** One to four extents. */
 function extents(value, name) {
-  const ok = Array.isArray(value) && value.length >= 1 && value.length <= 4
-  if (!ok || value.some((n) => !Number.isSafeInteger(n) || n < 0)) {
+  const ok = arrayOf(value, (n) => Number.isSafeInteger(n) && n >= 0)
+  if (!ok || value.length < 1 || value.length > 4) {
     throw invalid('array of 1 to 4 non-negative integers', name, value)
   }
   return value
@@ -77,4 +83,4 @@ function signal(value, name = 'options.signal') {
   return value
 }
 
-module.exports = { string, boolean, size, byte, fn, object, options, oneOf, strings, extents, instance, signal }
+module.exports = { arrayOf, string, boolean, size, threads, byte, fn, object, options, oneOf, strings, extents, instance, signal }

@@ -19,8 +19,14 @@ const ARRAYS = {
 /** The class that holds data of a dtype; ggml's blocks are bytes. */
 const arrayOf = (dtype) => ARRAYS[dtype] ?? Uint8Array
 
-/** A Uint8Array over the memory of a view. */
-const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength)
+/** A Uint8Array over the memory of a view or buffer. */
+function bytesOf(data, name) {
+  try {
+    return ArrayBuffer.isView(data) ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength) : new Uint8Array(data)
+  } catch {
+    throw invalid('memory that is not detached', name, data)
+  }
+}
 
 function accepts(dtype, data) {
   if (types.isAnyArrayBuffer(data)) return true
@@ -34,7 +40,7 @@ function accepts(dtype, data) {
 /** The bytes of `data`, which must suit `dtype`. They alias the caller's memory, except for shared memory, which is copied. */
 function toBytes(data, dtype, name) {
   if (!accepts(dtype, data)) throw invalid(`${arrayOf(dtype).name} or ArrayBuffer (${dtype})`, name, data)
-  const view = ArrayBuffer.isView(data) ? bytesOf(data) : new Uint8Array(data)
+  const view = bytesOf(data, name)
   // Another thread may write shared memory while native code reads it.
   return types.isSharedArrayBuffer(view.buffer) ? new Uint8Array(view) : view
 }
@@ -43,7 +49,7 @@ function toBytes(data, dtype, name) {
 function rawBytes(data, name) {
   if (types.isAnyArrayBuffer(data)) return toBytes(data, 'i8', name)
   if (!ArrayBuffer.isView(data)) throw invalid('TypedArray or ArrayBuffer', name, data)
-  const view = bytesOf(data)
+  const view = bytesOf(data, name)
   return types.isSharedArrayBuffer(view.buffer) ? new Uint8Array(view) : view
 }
 
@@ -56,13 +62,20 @@ function allocate(dtype, nbytes, name = 'size') {
   return new Class(nbytes / Class.BYTES_PER_ELEMENT)
 }
 
-/** A Buffer over a typed array, which native code can fill. */
-const fillable = (view) => Buffer.from(view.buffer, view.byteOffset, view.byteLength)
+/** A Buffer over a typed array, which native code can fill; an empty one when its memory was detached. */
+function fillable(view) {
+  try {
+    return Buffer.from(view.buffer, view.byteOffset, view.byteLength)
+  } catch {
+    return Buffer.alloc(0)
+  }
+}
 
 /** Refuses an array that results cannot be read into. */
 function checkTarget(target, dtype, name) {
   if (!ArrayBuffer.isView(target) || !accepts(dtype, target)) throw invalid(`${arrayOf(dtype).name} (${dtype})`, name, target)
   if (types.isSharedArrayBuffer(target.buffer)) throw invalid('memory that is not shared', name, target)
+  bytesOf(target, name)
   return target
 }
 

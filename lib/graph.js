@@ -144,7 +144,7 @@ class Graph {
 
 function checkParams(params) {
   for (const [name, value] of Object.entries(check.object(params, 'params'))) {
-    const numbers = Array.isArray(value) && value.every((item) => typeof item === 'number')
+    const numbers = check.arrayOf(value, (item) => typeof item === 'number')
     if (!numbers && !['number', 'boolean', 'string'].includes(typeof value)) {
       throw invalid('number, boolean, string or array of numbers', `params.${name}`, value)
     }

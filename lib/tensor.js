@@ -83,10 +83,12 @@ class Tensor extends Handle {
     return [arrival]
   }
 
-  async read(offset = 0, size = this.nbytes - offset) {
+  async read(offset = 0, size = undefined) {
+    const { nbytes } = this
     check.size(offset, 'offset')
-    const target = allocate(this.type, check.size(size, 'size'))
-    return this.#readInto(target, offset)
+    const bytes = size === undefined ? Math.max(0, nbytes - offset) : check.size(size, 'size')
+    if (bytes > nbytes) throw invalid(`at most the tensor's ${nbytes} bytes`, 'size', size)
+    return this.#readInto(allocate(this.type, bytes), offset)
   }
 
   async readInto(dst, offset = 0) {
