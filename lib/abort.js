@@ -4,6 +4,33 @@
 
 const { native } = require('./binding.js')
 
+/** What is called when a signal fires. One listener for all: a signal may well be shared by a thousand runs. */
+const watchers = new WeakMap()
+
+/** Calls `callback` once when the signal fires, unless the function that comes back is called before. */
+function onAbort(signal, callback) {
+  let watcher = watchers.get(signal)
+  if (watcher === undefined) {
+    const callbacks = new Set()
+    const fire = () => {
+      watchers.delete(signal)
+      for (const each of callbacks) each()
+    }
+    watcher = { callbacks, fire }
+    watchers.set(signal, watcher)
+    signal.addEventListener('abort', fire, { once: true })
+  }
+  // Its own identity: a callback may be given twice.
+  const entry = () => callback()
+  watcher.callbacks.add(entry)
+  return () => {
+    watcher.callbacks.delete(entry)
+    if (watcher.callbacks.size > 0 || watchers.get(signal) !== watcher) return
+    watchers.delete(signal)
+    signal.removeEventListener('abort', watcher.fire)
+  }
+}
+
 /**
  * Runs `start(token)` under a signal. `discard` gets what it gave when that came too late.
  */
@@ -13,12 +40,11 @@ async function abortable(signal, start, discard) {
   const token = new (native().CancelToken)()
   return new Promise((resolve, reject) => {
     let aborted = false
-    const onAbort = () => {
+    const off = onAbort(signal, () => {
       aborted = true
       token.cancel()
       reject(signal.reason)
-    }
-    signal.addEventListener('abort', onAbort, { once: true })
+    })
     let work
     try {
       work = start(token)
@@ -27,16 +53,16 @@ async function abortable(signal, start, discard) {
     }
     work.then(
       (value) => {
-        signal.removeEventListener('abort', onAbort)
+        off()
         if (aborted) discard?.(value)
         else resolve(value)
       },
       (error) => {
-        signal.removeEventListener('abort', onAbort)
+        off()
         reject(error)
       },
     )
   })
 }
 
-module.exports = { abortable }
+module.exports = { abortable, onAbort }

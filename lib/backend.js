@@ -1,6 +1,6 @@
 'use strict'
 
-const { abortable } = require('./abort.js')
+const { abortable, onAbort } = require('./abort.js')
 const { native } = require('./binding.js')
 const check = require('./check.js')
 const { invalid, settle } = require('./errors.js')
@@ -27,7 +27,7 @@ class Backend extends Handle {
     if (device !== undefined && typeof device !== 'string') check.size(device, 'options.device')
     if (pool !== undefined) check.oneOf(pool, POOLS, 'options.pool')
     if (asyncMode !== undefined) check.boolean(asyncMode, 'options.asyncMode')
-    if (threads !== undefined) check.size(threads, 'options.threads', 1)
+    if (threads !== undefined) check.threads(threads, 'options.threads')
     return make(Backend, await settle(native().Backend.open({ device, pool, asyncMode, threads })))
   }
 
@@ -105,7 +105,7 @@ class Backend extends Handle {
       if (signal?.aborted) throw signal.reason
       return settle(nativeOf(this).loadWeights(path, names, convert, token, onProgress && report))
     }
-    signal?.addEventListener('abort', stop, { once: true })
+    const off = signal && onAbort(signal, stop)
     try {
       const loaded = await abortable(signal, start, (late) => late.dispose())
       if (thrown !== undefined) loaded.dispose()
@@ -120,7 +120,7 @@ class Backend extends Handle {
       throw thrown === undefined || signal?.aborted ? error : thrown.error
     } finally {
       stop()
-      signal?.removeEventListener('abort', stop)
+      off?.()
     }
   }
 
