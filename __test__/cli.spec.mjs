@@ -41,6 +41,15 @@ describe('cann-node', { timeout: 300_000 }, () => {
     })
   }
 
+  test('a reader that goes away early is no error', async () => {
+    const child = spawn(process.execPath, [bin, 'devices'])
+    child.stdout.destroy()
+    let stderr = ''
+    child.stderr.on('data', (data) => (stderr += data))
+    const code = await new Promise((resolve) => child.on('close', resolve))
+    assert.deepEqual([code, stderr], [0, ''])
+  })
+
   test('help, version and wrong usage', async () => {
     assert.equal((await cli(['--version'])).stdout.trim(), version)
     const overview = await cli(['--help'])
