@@ -15,7 +15,7 @@ import { parseArgs } from 'node:util'
 import { fetchModel } from './model.mjs'
 import { build, checkCargo, checkNode, installTools, root } from './setup.mjs'
 
-const KEPT = new Set(['CANN_NODE_MODEL', 'CANN_NODE_CACHE', 'CANN_NODE_BINARY_PATH', 'CANN_NODE_ISA', 'CANN_NODE_ACL_LIB'])
+const KEPT = new Set(['CANN_NODE_MODEL', 'CANN_NODE_CACHE', 'CANN_NODE_BINARY_PATH', 'CANN_NODE_ISA', 'CANN_NODE_ACL_LIB', 'CANN_NODE_GOLDEN', 'CANN_NODE_GEMMA'])
 for (const name of Object.keys(process.env)) if (/^(CANN_NODE|GGML_CANN)_/.test(name) && !KEPT.has(name)) delete process.env[name]
 
 const totals = { passed: 0, failed: 0, skipped: 0 }
@@ -34,8 +34,11 @@ const SECTIONS = {
   types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
   tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
   golden: async () => {
-    await run(process.execPath, ['scripts/golden.mjs', '__test__/golden'])
-    await run(process.execPath, ['scripts/golden.mjs', '__test__/golden'], SCALAR)
+    const cases = process.env.CANN_NODE_GOLDEN || '__test__/golden'
+    // Each way to run must give the right values: other kernels, every call checked, one run as one item.
+    for (const env of [{}, SCALAR, { CANN_NODE_HOST_CHECK: '1' }, { GGML_CANN_ASYNC_MODE: 'off' }]) {
+      await run(process.execPath, ['scripts/golden.mjs', cases], env)
+    }
   },
   js: async () => {
     await fetchModel()

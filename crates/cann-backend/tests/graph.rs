@@ -150,6 +150,8 @@ fn build(case: &Json) -> Result<(Graph, Vec<Json>), String> {
                 result.ne = Some(record.get("ne").ints());
                 result.nb = Some(record.get("nb").ints().iter().map(|n| *n as u64).collect());
             }
+            // ggml takes the type of the columns as an argument.
+            "IM2COL" => result.ty = Some(ty(record)),
             "RESHAPE" | "CONT" | "REPEAT" | "UPSCALE" | "FILL" => result.ne = Some(record.get("ne").ints()),
             _ => {}
         }
