@@ -1,4 +1,4 @@
-//! Lowering as data: what a plan function writes and `plan/encode.rs` turns into ACL calls.
+//! Lowering as data: what a plan function writes and `acl/program.rs` turns into ACL calls.
 //!
 //! Nothing here has an address. Memory is named ([`Mem`]), shapes and strides stay in ggml's order (fastest first, bytes), and
 //! `acl/tensor.rs` turns them round. No ACL call is made here.
