@@ -25,7 +25,8 @@ const CODES = { 107000: 'ERR_ACL', 207001: 'ERR_OUT_OF_MEMORY', 507015: 'ERR_DEV
 /** The newest build of a library, if there is one. */
 function library(name) {
   const file = process.platform === 'win32' ? `${name}.dll` : process.platform === 'darwin' ? `lib${name}.dylib` : `lib${name}.so`
-  const found = ['debug', 'release'].map((profile) => join(targets, profile, file)).filter((path) => existsSync(path))
+  // In deps after `cargo test`, above it after `cargo build`.
+  const found = ['debug', 'debug/deps', 'release'].map((profile) => join(targets, profile, file)).filter((path) => existsSync(path))
   return found.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0]
 }
 
