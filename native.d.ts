@@ -61,8 +61,10 @@ export declare class Event {
 /** What a GGUF file says without its data. */
 export declare class GgufFile {
   get version(): number
-  /** Keys and values by turns. */
+  /** Keys and values by turns; undefined stands for a list of texts. */
   metadata(): Array<unknown>
+  /** At most `count` texts of a list, from `start` on. */
+  texts(key: string, start: number, count: number): Array<string | Uint8Array>
   tensors(): Array<GgufTensor>
 }
 
@@ -138,8 +140,10 @@ export declare class Tensor {
 }
 
 export declare class Weights {
-  /** Keys and values by turns. */
+  /** Keys and values by turns; undefined stands for a list of texts. */
   metadata(): Array<unknown>
+  /** At most `count` texts of a list, from `start` on. */
+  texts(key: string, start: number, count: number): Array<string | Uint8Array>
   get names(): Array<string>
   get bytes(): number
   has(name: string): boolean

@@ -34,6 +34,28 @@ test('a file\'s table without its data', async () => {
   ])
 })
 
+test('long lists of texts are whole, and the event loop turns while they are made', async () => {
+  const path = join(at.folder, 'texts.gguf')
+  const texts = (n) => Array.from({ length: n }, (_, i) => `token ${i}`)
+  const lists = { none: texts(0), one: texts(1), 'a slice': texts(4096), 'two and a bit': texts(8193) }
+  const tensor = { name: 'a', ne: [1], type: 'f32', data: () => new Uint8Array(4) }
+  writeGguf(path, Object.entries(lists).map(([key, list]) => [key, 'string[]', list]), [tensor])
+  let turns = 0
+  let reading = true
+  const count = () => {
+    turns++
+    if (reading) setImmediate(count)
+  }
+  const file = readGguf(path).finally(() => (reading = false))
+  setImmediate(count)
+  const { metadata } = await file
+  assert.deepEqual(metadata, lists)
+  assert.ok(turns >= 3, `${turns} turns`)
+  const weights = await use.backend.loadWeights(path)
+  assert.deepEqual(weights.metadata, lists)
+  weights.dispose()
+})
+
 test('upload, progress and lookup', async () => {
   const { path, floats } = model()
   const seen = []

@@ -5,13 +5,12 @@ const check = require('./check.js')
 const { invalid, settle } = require('./errors.js')
 const { allocate, checkTarget, fillable, toBytes } = require('./data.js')
 const { Handle, nativeOf, backendOf } = require('./handle.js')
+const { nextTurn } = require('./turns.js')
 
 /** What one turn of the event loop copies at most: about a millisecond. */
 const SLICE_BYTES = 4 << 20
 /** Slices on their way at a time. */
 const SLICES = 4
-
-const turn = () => new Promise((resolve) => setImmediate(resolve))
 
 let blocks
 
@@ -71,7 +70,7 @@ class Tensor extends Handle {
       failure ??= { error }
     }
     for (let at = 0; at < total && failure === undefined; at += step) {
-      if (at > 0) await turn()
+      if (at > 0) await nextTurn()
       if (bytes.byteLength !== total) throw invalid('data that stays attached until the write is over', 'data', bytes)
       if (pending.length >= SLICES) await pending[pending.length - SLICES]
       const slice = bytes.subarray(at, Math.min(at + step, total))

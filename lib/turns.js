@@ -31,4 +31,7 @@ class Turns {
   }
 }
 
-module.exports = { Turns }
+/** Lets the event loop turn once. */
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
+
+module.exports = { Turns, nextTurn }

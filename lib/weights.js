@@ -5,12 +5,48 @@ const check = require('./check.js')
 const { settle } = require('./errors.js')
 const { Handle, backendOf, make, nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
+const { nextTurn } = require('./turns.js')
 
-/** An object of keys and values by turns. Keys come from a file: '__proto__' is a name like any other. */
-function toObject(list) {
+/** Texts that are turned into strings at a time: one or two milliseconds. */
+const SLICE_TEXTS = 4096
+
+/** Metadata as an object, piece by piece. Keys come from a file: '__proto__' is a name like any other. */
+function* pieces(file) {
+  const list = file.metadata()
   const entries = []
-  for (let i = 0; i < list.length; i += 2) entries.push([list[i], list[i + 1]])
+  for (let i = 0; i < list.length; i += 2) {
+    const key = list[i]
+    entries.push([key, list[i + 1] ?? (yield* texts(file, key))])
+  }
   return Object.fromEntries(entries)
+}
+
+function* texts(file, key) {
+  const all = []
+  for (;;) {
+    const some = file.texts(key, all.length, SLICE_TEXTS)
+    all.push(...some)
+    if (some.length < SLICE_TEXTS) return all
+    yield
+  }
+}
+
+function metadataNow(file) {
+  const work = pieces(file)
+  for (;;) {
+    const { done, value } = work.next()
+    if (done) return value
+  }
+}
+
+/** The same, with turns of the event loop between the pieces. */
+async function metadataInTurns(file) {
+  const work = pieces(file)
+  for (;;) {
+    const { done, value } = work.next()
+    if (done) return value
+    await nextTurn()
+  }
 }
 
 class Weights extends Handle {
@@ -19,9 +55,9 @@ class Weights extends Handle {
   #names
   #tensors = new Map()
 
-  /** Read from the native side at first use: a vocabulary is large. */
+  /** Made at first use: a vocabulary is large. */
   get metadata() {
-    return (this.#metadata ??= toObject(nativeOf(this).metadata()))
+    return (this.#metadata ??= metadataNow(nativeOf(this)))
   }
 
   get names() {
@@ -50,7 +86,7 @@ class Weights extends Handle {
 async function readGguf(path) {
   check.string(path, 'path')
   const file = await settle(native().readGguf(path))
-  return { version: file.version, metadata: toObject(file.metadata()), tensors: file.tensors() }
+  return { version: file.version, metadata: await metadataInTurns(file), tensors: file.tensors() }
 }
 
 module.exports = { Weights, readGguf }

@@ -1,6 +1,7 @@
 //! GGUF files: what they say, and their tensors on a device.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use cann_backend::backend::Backend as Core;
 use cann_backend::error::{Error, Result as CoreResult};
@@ -95,10 +96,16 @@ pub struct Weights {
 
 #[napi]
 impl Weights {
-    /// Keys and values by turns.
+    /// Keys and values by turns; undefined stands for a list of texts.
     #[napi(catch_unwind, ts_return_type = "Array<unknown>")]
     pub fn metadata<'env>(&self, env: &'env Env) -> Result<Array<'env>> {
         metadata(env, self.inner.metadata())
+    }
+
+    /// At most `count` texts of a list, from `start` on.
+    #[napi(catch_unwind, ts_return_type = "Array<string | Uint8Array>")]
+    pub fn texts<'env>(&self, env: &'env Env, key: String, start: u32, count: u32) -> Result<Array<'env>> {
+        texts(env, self.inner.metadata(), &key, start, count)
     }
 
     #[napi(getter, catch_unwind)]
@@ -150,10 +157,16 @@ impl GgufFile {
         self.inner.version
     }
 
-    /// Keys and values by turns.
+    /// Keys and values by turns; undefined stands for a list of texts.
     #[napi(catch_unwind, ts_return_type = "Array<unknown>")]
     pub fn metadata<'env>(&self, env: &'env Env) -> Result<Array<'env>> {
         metadata(env, &self.inner.metadata)
+    }
+
+    /// At most `count` texts of a list, from `start` on.
+    #[napi(catch_unwind, ts_return_type = "Array<string | Uint8Array>")]
+    pub fn texts<'env>(&self, env: &'env Env, key: String, start: u32, count: u32) -> Result<Array<'env>> {
+        texts(env, &self.inner.metadata, &key, start, count)
     }
 
     #[napi(catch_unwind)]
@@ -180,6 +193,18 @@ fn metadata<'env>(env: &'env Env, metadata: &Metadata) -> Result<Array<'env>> {
     for (i, (key, value)) in metadata.iter().enumerate() {
         list.set(2 * i as u32, key)?;
         set(env, &mut list, 2 * i as u32 + 1, value)?;
+    }
+    Ok(list)
+}
+
+/// A vocabulary takes long to turn into strings: the facade asks for it piece by piece.
+fn texts<'env>(env: &'env Env, metadata: &Metadata, key: &str, start: u32, count: u32) -> Result<Array<'env>> {
+    let strings = metadata.strings(key).map_err(|e| Error::Gguf(Arc::new(e))).or_js(env)?;
+    let start = start as usize;
+    let n = strings.len().saturating_sub(start).min(count as usize);
+    let mut list = env.create_array(n as u32)?;
+    for i in 0..n {
+        set_text(env, &mut list, i as u32, strings.get(start + i).unwrap_or_default())?;
     }
     Ok(list)
 }
@@ -213,13 +238,7 @@ fn set(env: &Env, list: &mut Array, at: u32, value: &Value) -> Result<()> {
             GgufArray::U64(v) => list.set(at, BigUint64ArraySlice::copy_from(env, v)?),
             GgufArray::I64(v) => list.set(at, BigInt64ArraySlice::copy_from(env, v)?),
             GgufArray::Bool(v) => list.set(at, v.clone()),
-            GgufArray::Strings(strings) => {
-                let mut texts = env.create_array(strings.len() as u32)?;
-                for (i, bytes) in strings.iter().enumerate() {
-                    set_text(env, &mut texts, i as u32, bytes)?;
-                }
-                list.set(at, texts)
-            }
+            GgufArray::Strings(_) => list.set(at, ()),
         },
     }
 }
