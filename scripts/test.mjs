@@ -42,6 +42,8 @@ const SECTIONS = {
   },
   js: async () => {
     await fetchModel()
+    // The stand-in and the one that fails on purpose, which some specs load.
+    await run('cargo', ['build', '--locked', '-p', 'acl-host-cabi', '-p', 'acl-fault-cabi'])
     const files = readdirSync(join(root, '__test__')).filter((name) => name.endsWith('.spec.mjs')).sort()
     // One file at a time: each has the processor for itself, and the embedded device's memory is the machine's.
     await run(process.execPath, ['--expose-gc', '--test', '--test-concurrency=1', '--test-reporter=spec', ...files.map((name) => join('__test__', name))])

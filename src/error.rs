@@ -116,7 +116,7 @@ pub(crate) fn describe(error: &Error) -> (&'static str, ErrorFields) {
                 op: Some(op.clone()),
                 device: Some(device.clone()),
                 reason: Some(reason.clone()),
-                hint: Some("prepare(graph, { fallback }) lets another backend take such nodes".into()),
+                hint: Some("backend.explainOp(node) gives the reason before prepare(); docs/ops.md lists what each chip refuses".into()),
                 ..none()
             },
         ),
