@@ -28,10 +28,11 @@ export declare class Backend {
   close(): Promise<void>
 }
 
-/** What a read gave. The facade copies it into an array that V8 owns, in one go and on the JavaScript thread. */
+/** What a read gave. The facade copies it into an array that V8 owns, piece by piece and on the JavaScript thread. */
 export declare class Bytes {
-  /** Copies into `dst` and frees the bytes. Answers how many were copied. */
-  take(dst: Buffer): number
+  /** Copies what begins at `offset` into all of `dst`; false when there is not as much. */
+  copy(dst: Buffer, offset: number): boolean
+  release(): void
 }
 
 /**
@@ -120,8 +121,8 @@ export declare class Run {
 
 /** What a run gave, still in the plan's staging: copied out on the JavaScript thread, then released. */
 export declare class RunOutput {
-  /** Copies an output into `dst`; false when it was not read or its size differs. */
-  copy(name: string, dst: Buffer): boolean
+  /** Copies what begins at `offset` of an output into all of `dst`; false when it was not read or is shorter. */
+  copy(name: string, dst: Buffer, offset: number): boolean
   release(): void
 }
 

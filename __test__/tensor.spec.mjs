@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { inspect } from 'node:util'
 import { test } from 'node:test'
 
-import { Backend } from '../index.mjs'
+import { Backend, Graph } from '../index.mjs'
 import { rejection, withBackend } from './helpers/index.mjs'
 
 const use = withBackend()
@@ -107,6 +107,24 @@ test('a large array that is detached on the way is an error, and the backend goe
   await rejection(() => writing, 'ERR_INVALID_ARG')
   await tensor.fill(1)
   assert.equal((await tensor.read(0, 1))[0], 1)
+  tensor.dispose()
+})
+
+test('large results take turns, from tensors and from plans', async () => {
+  const n = 6 << 20
+  const tensor = await make('i32', [n])
+  await tensor.write(Int32Array.from({ length: n }, (_, i) => i))
+  const graph = new Graph()
+  graph.output('y', graph.tensor(tensor))
+  const plan = await use.backend.prepare(graph)
+  const target = new Int32Array(n)
+  const gone = new Int32Array(n)
+  const reads = [tensor.read(), tensor.readInto(target), plan.run().then(({ y }) => y), plan.run({}, { into: { y: gone } })]
+  const lost = rejection(() => reads.pop(), 'ERR_INVALID_ARG')
+  structuredClone(gone.buffer, { transfer: [gone.buffer] })
+  for (const values of await Promise.all(reads)) assert.ok(values.length === n && values.every((value, i) => value === i))
+  await lost
+  plan.dispose()
   tensor.dispose()
 })
 

@@ -4,6 +4,7 @@
 
 const { types } = require('node:util')
 const { invalid } = require('./errors.js')
+const { SLICE_BYTES, nextTurn } = require('./turns.js')
 
 const ARRAYS = {
   f32: Float32Array,
@@ -62,12 +63,18 @@ function allocate(dtype, nbytes, name = 'size') {
   return new Class(nbytes / Class.BYTES_PER_ELEMENT)
 }
 
-/** A Buffer over a typed array, which native code can fill; an empty one when its memory was detached. */
-function fillable(view) {
-  try {
-    return Buffer.from(view.buffer, view.byteOffset, view.byteLength)
-  } catch {
-    return Buffer.alloc(0)
+/**
+ * Fills a typed array, a slice in a turn of the event loop: `copy(buffer, offset)` fills a Buffer with the bytes from `offset` on.
+ * Resolves to whether all of them came; not when the array's memory was detached meanwhile.
+ */
+async function fill(target, size, copy) {
+  for (let at = 0; ; ) {
+    if (target.byteLength !== size) return false
+    const end = Math.min(at + SLICE_BYTES, size)
+    if (end > at && !copy(Buffer.from(target.buffer, target.byteOffset + at, end - at), at)) return false
+    if (end === size) return true
+    at = end
+    await nextTurn()
   }
 }
 
@@ -79,4 +86,4 @@ function checkTarget(target, dtype, name) {
   return target
 }
 
-module.exports = { arrayOf, toBytes, rawBytes, allocate, fillable, checkTarget }
+module.exports = { arrayOf, toBytes, rawBytes, allocate, fill, checkTarget }

@@ -3,7 +3,7 @@
 const { abortable } = require('./abort.js')
 const check = require('./check.js')
 const { invalid, settle } = require('./errors.js')
-const { allocate, checkTarget, fillable, toBytes } = require('./data.js')
+const { allocate, checkTarget, fill, toBytes } = require('./data.js')
 const { Handle, backendOf, nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
 
@@ -67,7 +67,7 @@ class Plan extends Handle {
       if (token !== undefined) run.cancel(token)
       const output = await settle(turns.call(() => run.submit()))
       try {
-        return this.#collect(output, targets)
+        return await this.#collect(output, targets)
       } finally {
         output.release()
       }
@@ -122,13 +122,13 @@ class Plan extends Handle {
     }
   }
 
-  #collect(output, targets) {
+  async #collect(output, targets) {
     const ports = this.#outputPorts()
     const results = []
     for (const [name, given] of targets) {
       const { type, nbytes } = ports.get(name)
       const target = given ?? allocate(type, nbytes)
-      if (!output.copy(name, fillable(target))) {
+      if (!(await fill(target, nbytes, (part, at) => output.copy(name, part, at)))) {
         throw invalid('memory that stays attached until the run is over', `options.into.${name}`, target)
       }
       results.push([name, target])

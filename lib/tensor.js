@@ -3,12 +3,12 @@
 const { native } = require('./binding.js')
 const check = require('./check.js')
 const { invalid, settle } = require('./errors.js')
-const { allocate, checkTarget, fillable, toBytes } = require('./data.js')
+const { allocate, checkTarget, fill, toBytes } = require('./data.js')
 const { Handle, nativeOf, backendOf } = require('./handle.js')
-const { nextTurn } = require('./turns.js')
+const { SLICE_BYTES, nextTurn } = require('./turns.js')
 
-/** What one turn of the event loop copies at most: about a millisecond. */
-const SLICE_BYTES = 4 << 20
+/** What is copied before a write returns; more is copied in slices, as index.d.ts says. */
+const AT_ONCE_BYTES = 4 << 20
 /** Slices on their way at a time. */
 const SLICES = 4
 
@@ -51,7 +51,7 @@ class Tensor extends Handle {
     check.size(offset, 'offset')
     const bytes = toBytes(data, this.type, 'data')
     const { turns } = backendOf(this)
-    if (bytes.byteLength > SLICE_BYTES) {
+    if (bytes.byteLength > AT_ONCE_BYTES) {
       await settle(turns.hold(() => this.#writeSlices(bytes, offset)).then(([arrival]) => arrival))
       return
     }
@@ -99,8 +99,12 @@ class Tensor extends Handle {
     const { turns } = backendOf(this)
     const size = target.byteLength
     const bytes = await settle(turns.call(() => nativeOf(this).read(offset, size)))
-    if (bytes.take(fillable(target)) !== size) throw invalid('memory that stays attached until the read is over', 'dst', target)
-    return target
+    try {
+      if (await fill(target, size, (part, at) => bytes.copy(part, at))) return target
+      throw invalid('memory that stays attached until the read is over', 'dst', target)
+    } finally {
+      bytes.release()
+    }
   }
 
   async fill(byte) {

@@ -3,6 +3,9 @@
 // The order of calls on one backend. Native calls are queued in the order they are made, so usually there is nothing to do.
 // Only a large write takes several turns of the event loop to hand over; what is called meanwhile waits for its turn.
 
+/** What one turn of the event loop copies at most: about a millisecond. */
+const SLICE_BYTES = 2 << 20
+
 const nothing = () => {}
 
 class Turns {
@@ -34,4 +37,4 @@ class Turns {
 /** Lets the event loop turn once. */
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
 
-module.exports = { Turns, nextTurn }
+module.exports = { SLICE_BYTES, Turns, nextTurn }

@@ -46,6 +46,15 @@ pub(crate) fn unsigned_numbers(values: &[u64]) -> Vec<f64> {
     values.iter().map(|v| *v as f64).collect()
 }
 
+/// Copies what begins at byte `offset` of `from` into all of `to`; false when there is not as much.
+pub(crate) fn copy_part(from: &[u8], offset: f64, to: &mut [u8]) -> bool {
+    let part = bytes(offset, "offset").ok().and_then(|start| {
+        let start = usize::try_from(start).ok()?;
+        from.get(start..start.checked_add(to.len())?)
+    });
+    part.map(|part| to.copy_from_slice(part)).is_some()
+}
+
 /// Block length and bytes of a dtype, for the facade's typed arrays.
 #[napi(object, object_from_js = false)]
 pub struct DTypeInfo {
@@ -77,6 +86,16 @@ mod tests {
         }
         assert_eq!(whole(&[1.0, -2.0], "ne").unwrap(), [1, -2]);
         assert!(whole(&[1.5], "ne").is_err() && whole(&[f64::NAN], "ne").is_err());
+    }
+
+    #[test]
+    fn parts_are_inside() {
+        let mut to = [0; 2];
+        assert!(copy_part(&[1, 2, 3], 1.0, &mut to));
+        assert_eq!(to, [2, 3]);
+        for outside in [2.0, -1.0, f64::NAN, SAFE - 1.0] {
+            assert!(!copy_part(&[1, 2, 3], outside, &mut to), "{outside}");
+        }
     }
 
     #[test]

@@ -165,16 +165,11 @@ pub struct RunOutput {
 
 #[napi]
 impl RunOutput {
-    /// Copies an output into `dst`; false when it was not read or its size differs.
+    /// Copies what begins at `offset` of an output into all of `dst`; false when it was not read or is shorter.
     #[napi(catch_unwind)]
-    pub fn copy(&self, name: String, mut dst: BufferSlice) -> bool {
-        match self.result.as_ref().and_then(|result| result.output(&name)) {
-            Some(bytes) if bytes.len() == dst.len() => {
-                dst.copy_from_slice(bytes);
-                true
-            }
-            _ => false,
-        }
+    pub fn copy(&self, name: String, mut dst: BufferSlice, offset: f64) -> bool {
+        let output = self.result.as_ref().and_then(|result| result.output(&name));
+        output.is_some_and(|bytes| convert::copy_part(bytes, offset, &mut dst))
     }
 
     #[napi(catch_unwind)]

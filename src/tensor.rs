@@ -76,7 +76,7 @@ impl Tensor {
     }
 }
 
-/// What a read gave. The facade copies it into an array that V8 owns, in one go and on the JavaScript thread.
+/// What a read gave. The facade copies it into an array that V8 owns, piece by piece and on the JavaScript thread.
 #[napi]
 pub struct Bytes {
     data: Vec<u8>,
@@ -84,12 +84,14 @@ pub struct Bytes {
 
 #[napi]
 impl Bytes {
-    /// Copies into `dst` and frees the bytes. Answers how many were copied.
+    /// Copies what begins at `offset` into all of `dst`; false when there is not as much.
     #[napi(catch_unwind)]
-    pub fn take(&mut self, mut dst: BufferSlice) -> f64 {
-        let data = std::mem::take(&mut self.data);
-        let n = data.len().min(dst.len());
-        dst[..n].copy_from_slice(&data[..n]);
-        n as f64
+    pub fn copy(&self, mut dst: BufferSlice, offset: f64) -> bool {
+        convert::copy_part(&self.data, offset, &mut dst)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn release(&mut self) {
+        self.data = Vec::new();
     }
 }
