@@ -144,6 +144,16 @@ describe('cann-node', { timeout: 300_000 }, () => {
     assert.equal(`${json.text}\n`, text.stdout)
   })
 
+  test('run ends at the end of the context', async () => {
+    const ids = Array.from({ length: 250 }, () => tinyTokens('a')[0]).join()
+    const { code, stdout, stderr } = await cli(['run', model, '--prompt-ids', ids, '--max-tokens', '400', '--context', '1', '--json'])
+    assert.equal(code, 0, stderr)
+    // Six rows of the cache are left, and the last token needs none.
+    assert.equal(JSON.parse(stdout).ids.length, 7)
+    const long = await cli(['run', model, '--prompt-ids', Array(257).fill(1).join(), '--context', '1'])
+    assert.deepEqual([long.code, long.stderr], [1, 'error: the cache holds 256 tokens\n'])
+  })
+
   test('Ctrl-C stops an upload and the exit code says so', { skip: process.platform === 'win32' }, async () => {
     // Large enough that the first line of progress comes long before the end.
     const large = join(folder, 'large.gguf')

@@ -163,13 +163,13 @@ export class Llama {
     return everything ?? logits
   }
 
-  /** Greedy generation: yields token ids until the end token or `maxTokens`. */
+  /** Greedy generation: yields token ids until the end token, `maxTokens`, or the end of the cache. */
   async *generate(prompt, { maxTokens = 48, signal } = {}) {
     let logits = await this.eval(prompt, 0, { signal })
     for (let n = 0; n < maxTokens; n++) {
       const token = argmax(logits)
       yield token
-      if (token === this.config.eos || n + 1 === maxTokens) return
+      if (token === this.config.eos || n + 1 === maxTokens || prompt.length + n === this.config.context) return
       logits = await this.eval([token], prompt.length + n, { signal })
     }
   }

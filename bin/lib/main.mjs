@@ -80,7 +80,8 @@ function parse(command, args) {
 
 /** `error CODE: message` and a line per hint; the stack only for those who debug. */
 export function describe(error) {
-  const lines = [`error ${error?.code ?? 'ERR_INTERNAL'}: ${error?.message ?? error}`]
+  const code = error?.code ? ` ${error.code}` : ''
+  const lines = [`error${code}: ${error?.message ?? error}`]
   if (error?.hint && !lines[0].includes(error.hint)) lines.push(`hint: ${error.hint}`)
   if (process.env.CANN_NODE_LOG === 'debug' || process.env.CANN_NODE_LOG === 'trace') lines.push(error?.stack ?? '')
   return lines.join('\n')

@@ -14,7 +14,7 @@ yet. Text comes back through the file's vocabulary. Figures go to stderr, text t
 Options
   --prompt-ids IDS     token ids of the prompt, with commas
   --max-tokens N       stop after so many tokens (default 48)
-  --context N          tokens that prompt and answer may have together (default 2048)
+  --context N          tokens that prompt and answer may have together, rounded up to 256s (default 2048)
 ${BACKEND_DETAILS}`,
   options: {
     ...BACKEND_OPTIONS,
