@@ -28,8 +28,10 @@ const SECTIONS = {
   rust: () => run('cargo', ['test', '--workspace', '--locked', '--no-fail-fast']),
   // What runs on the kernels that define the answers, which a processor with AVX2 would never choose.
   scalar: async () => {
-    await run('cargo', ['test', '--locked', '-p', 'acl-host', '--test', 'ops', '--test', 'ops_nn'], SCALAR)
-    await run('cargo', ['test', '--locked', '-p', 'cann-backend', '--test', 'golden', '--test', 'graph', '--test', 'backend'], SCALAR)
+    // With --workspace nothing is built again.
+    const suites = ['ops', 'ops_nn', 'golden', 'ops_property', 'backend', 'defects']
+    await run('cargo', ['test', '--workspace', '--locked', ...suites.flatMap((name) => ['--test', name])], SCALAR)
+    await run('cargo', ['test', '--workspace', '--locked', '--lib', 'kernels'], SCALAR)
   },
   types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
   tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
