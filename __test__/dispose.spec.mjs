@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Backend } from '../index.mjs'
-import { addGraph, program, rejection, slowPlan } from './helpers/index.mjs'
+import { Backend, Graph } from '../index.mjs'
+import { addGraph, failure, program, rejection, slowPlan } from './helpers/index.mjs'
 
 test('every class has dispose, Symbol.dispose and Symbol.asyncDispose, twice', async () => {
   const backend = await Backend.open()
@@ -33,6 +33,21 @@ test('disposing of what a run uses: new use is refused, the run finishes, memory
   await running
   await backend.synchronize()
   assert.equal(backend.stats().buffers.count, 0)
+  await backend.close()
+})
+
+test('nothing begins with what was disposed of', async () => {
+  const backend = await Backend.open()
+  const tensor = await backend.createTensor({ type: 'f32', ne: [4] })
+  const buffer = await backend.allocBuffer(64)
+  const placed = await backend.createTensor({ type: 'f32', ne: [4], buffer })
+  const graph = new Graph()
+  graph.output('y', graph.silu(graph.tensor(tensor)))
+  tensor.dispose()
+  buffer.dispose()
+  await failure(() => new Graph().tensor(tensor), 'ERR_DISPOSED')
+  await rejection(() => backend.prepare(graph), 'ERR_DISPOSED')
+  assert.match((await rejection(() => placed.read(), 'ERR_DISPOSED')).message, /buffer/)
   await backend.close()
 })
 

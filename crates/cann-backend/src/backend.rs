@@ -17,6 +17,7 @@ use crate::device::{DeviceInfo, Registry, Selector};
 use crate::error::{Error, Result};
 use crate::pool::{Gauges, PoolChoice, PoolStats, env_switch};
 use crate::queue::{CAPACITY, Closable, Shared, Worker};
+use crate::repack::Layout;
 use crate::tensor::{self, Shape, TENSOR_ALIGNMENT_BYTES, Tensor};
 
 pub use crate::tensor::TensorSpec;
@@ -446,7 +447,11 @@ fn open_here(registry: &Registry, options: &OpenOptions) -> Result<(Backend, Wor
 }
 
 fn describe(tensor: &Tensor) -> String {
-    format!("{} ({:?})", tensor.ty().name(), tensor.layout())
+    let name = tensor.ty().name();
+    match tensor.layout() {
+        Layout::Plain => name.to_owned(),
+        layout => format!("{name} (laid out as {layout:?})"),
+    }
 }
 
 /// The two ends of a copy and what keeps them alive.

@@ -197,7 +197,10 @@ impl Graph {
             ),
         })?;
         if name.is_empty() || self.inputs.contains_key(name) {
-            return Err(Error::invalid("name", format!("an input name that is not in use yet, not '{name}'")));
+            return Err(Error::invalid(
+                "name",
+                format!("an input name that is not empty and not in use yet, not '{name}'"),
+            ));
         }
         let id =
             self.push(name.to_owned(), ops::leaf(), Params::default(), vec![], ty, ne, nb, None, Some(Leaf::Input));
@@ -207,6 +210,9 @@ impl Graph {
 
     /// A device tensor as a leaf.
     pub fn tensor(&mut self, tensor: Tensor) -> Result<NodeId, Error> {
+        if tensor.is_disposed() {
+            return Err(Error::Disposed { what: "the tensor" });
+        }
         let (name, ty, ne, nb) = (tensor.name().to_owned(), tensor.ty(), tensor.ne(), tensor.nb());
         Ok(self.push(name, ops::leaf(), Params::default(), vec![], ty, ne, nb, None, Some(Leaf::Tensor(tensor))))
     }
@@ -242,7 +248,10 @@ impl Graph {
             return Err(Error::invalid("t", format!("a node of this graph, not node {}", id.0)));
         }
         if name.is_empty() || self.outputs.iter().any(|(n, _)| n == name) {
-            return Err(Error::invalid("name", format!("an output name that is not in use yet, not '{name}'")));
+            return Err(Error::invalid(
+                "name",
+                format!("an output name that is not empty and not in use yet, not '{name}'"),
+            ));
         }
         self.outputs.push((name.to_owned(), id));
         Ok(())

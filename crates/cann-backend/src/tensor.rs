@@ -267,7 +267,7 @@ impl Tensor {
         if self.0.disposed.load(Ordering::Acquire) {
             return Err(Error::Disposed { what: "the tensor" });
         }
-        self.0.holder.storage("the tensor")
+        self.0.holder.storage(if self.0.owns { "the tensor" } else { "the tensor's buffer" })
     }
 
     /// Byte offset in [`Tensor::memory`].
