@@ -362,7 +362,13 @@ impl Backend {
                 // The record must be in its stream first, or there is nothing to wait for.
                 inner.block_until(|state| state.enqueued >= number).and_then(|()| inner.raw()).and_then(|raw| {
                     worker.stream.wait(&raw)?;
-                    worker.settle_after(raw, |_| ());
+                    // Who is past the wait knows that the mark is past, perhaps before its own backend looks.
+                    let waited_for = inner.clone();
+                    worker.settle_after(raw, move |settled| {
+                        if settled.is_ok() {
+                            waited_for.passed(number);
+                        }
+                    });
                     Ok(())
                 })
             } else {
@@ -735,6 +741,13 @@ impl EventInner {
         self.changed.notify_all();
         for (_, done) in ready {
             done(result.clone());
+        }
+    }
+
+    /// Another stream is past a wait for this record.
+    fn passed(&self, number: u64) {
+        if lock(&self.state).past < number {
+            self.settle(number, Ok(()));
         }
     }
 
