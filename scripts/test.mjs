@@ -33,6 +33,12 @@ const SECTIONS = {
     await run('cargo', ['test', '--workspace', '--locked', ...suites.flatMap((name) => ['--test', name])], SCALAR)
     await run('cargo', ['test', '--workspace', '--locked', '--lib', 'kernels'], SCALAR)
   },
+  // By the rules of each family of chips: right, or refused before anything is launched.
+  chips: async () => {
+    for (const soc of ['910A', '910B', '910_93', '310P', '310B']) {
+      await run('cargo', ['test', '--workspace', '--locked', '--test', 'golden', '--', '--nocapture'], { CANN_NODE_HOST_SOC: soc })
+    }
+  },
   types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
   tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
   golden: async () => {
