@@ -81,6 +81,10 @@ test('a filter chooses', async () => {
   weights.dispose()
 })
 
+test('a filter answers at once', async () => {
+  await failure(use.backend.loadWeights(model().path, { filter: async () => false }), 'ERR_INVALID_ARG')
+})
+
 test('an error of the filter is passed on as it is', async () => {
   const mine = new Error('mine')
   const filter = () => {

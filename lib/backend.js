@@ -101,7 +101,13 @@ class Backend extends Handle {
     }
     const start = async (token = new (native().CancelToken)()) => {
       cancel = () => token.cancel()
-      const names = filter && (await namesOf(path)).filter((name) => filter(name))
+      const keep = (name) => {
+        const answer = filter(name)
+        // A promise is truthy: an async filter would keep everything.
+        if (typeof answer?.then === 'function') throw invalid('function that answers at once', 'options.filter', filter)
+        return answer
+      }
+      const names = filter && (await namesOf(path)).filter(keep)
       if (signal?.aborted) throw signal.reason
       return settle(nativeOf(this).loadWeights(path, names, convert, token, onProgress && report))
     }

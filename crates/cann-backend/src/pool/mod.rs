@@ -268,6 +268,18 @@ pub(crate) fn make(choice: PoolChoice, info: &DeviceInfo, budget: u64, ground: &
     };
     let clean = env_switch("GGML_CANN_DISABLE_BUF_POOL_CLEAN") != Some(true);
     let device = &info.name;
+    if choice == PoolChoice::Auto && kind == PoolChoice::Vmm {
+        let mut pool = VmmPool::new(ground, budget, info.vmm_granularity);
+        match pool.reserve() {
+            Ok(()) => {
+                tracing::info!(device, "use vmm pool");
+                return Ok(Box::new(pool));
+            }
+            Err(error) if error.is_sticky() => return Err(error),
+            Err(error) => tracing::warn!(device, %error, "no address range for the vmm pool: use buffer pool"),
+        }
+        return Ok(Box::new(shelf::ShelfPool::new(ground, buffer::BestFit::default(), clean)));
+    }
     Ok(match kind {
         PoolChoice::Vmm => {
             tracing::info!(device, "use vmm pool");

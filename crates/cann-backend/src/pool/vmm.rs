@@ -82,6 +82,14 @@ impl VmmPool {
         }
     }
 
+    /// Takes the addresses, if that was not done yet. A process whose address space is limited may not get them.
+    pub fn reserve(&mut self) -> Result<()> {
+        if self.range.is_none() {
+            self.range = Some(VirtualRange::reserve(self.target(), self.budget)?);
+        }
+        Ok(())
+    }
+
     /// Maps at least `bytes` more at the tail. Nothing changes on error.
     fn grow(&mut self, bytes: u64) -> Result<()> {
         let out_of_memory = |pool: &VmmPool| Error::OutOfMemory {
@@ -93,9 +101,7 @@ impl VmmPool {
         let chunk = bytes.checked_next_multiple_of(self.granularity).ok_or_else(|| out_of_memory(self))?;
         let end =
             self.mapped.checked_add(chunk).filter(|end| *end <= self.budget).ok_or_else(|| out_of_memory(self))?;
-        if self.range.is_none() {
-            self.range = Some(VirtualRange::reserve(self.target(), self.budget)?);
-        }
+        self.reserve()?;
         let range = self.range.as_ref().expect("reserved above");
         let mapping = range.map(self.mapped, chunk)?;
         self.mappings.push(mapping);
