@@ -82,7 +82,7 @@ test('a filter chooses', async () => {
 })
 
 test('a filter answers at once', async () => {
-  await rejection(use.backend.loadWeights(model().path, { filter: async () => false }), 'ERR_INVALID_ARG')
+  await rejection(() => use.backend.loadWeights(model().path, { filter: async () => false }), 'ERR_INVALID_ARG')
 })
 
 test('an error of the filter is passed on as it is', async () => {
