@@ -111,6 +111,9 @@ pub struct Temp {
     pub last: usize,
 }
 
+/// Calls of one node. Extents decide how many some operators take, and a graph may name extents that no memory holds.
+const MOST_STEPS: usize = 1 << 18;
+
 /// The steps of a whole plan, node after node, with the memory they name.
 #[derive(Clone, Debug, Default)]
 pub struct Lowering {
@@ -154,6 +157,10 @@ impl Lower<'_> {
     pub fn call(&mut self, op: AclOp, args: impl IntoIterator<Item = Arg>) -> Result<(), Unsupported> {
         if !self.caps.api.has_op(op) {
             refuse!("the library has no {}", op.name());
+        }
+        let start = self.out.node_steps.last().map_or(0, |steps| steps.end);
+        if self.out.steps.len() - start >= MOST_STEPS {
+            refuse!("more than {MOST_STEPS} calls");
         }
         self.out.steps.push(Step::Call { op, args: args.into_iter().collect() });
         Ok(())

@@ -541,6 +541,44 @@ fn errors_name_operator_operands_and_rule() {
     assert!(matches!(b.0.op("VIEW", &[Some(a)], Params::default(), outside), Err(Error::Shape { .. })));
 }
 
+/// Each of these once ended in an overflow or in memory without end.
+#[test]
+fn hostile_numbers_are_planned_or_refused() {
+    let caps = DeviceCaps::new(Arc::new(acl_host::api()), "Host");
+    let plan = |name: &str, leaves: &[&[i64]], params: Params, ne: Option<Vec<i64>>, nb: Option<Vec<u64>>| {
+        let mut graph = Graph::new();
+        let src = leaves.iter().enumerate().map(|(i, ne)| graph.input(&format!("in{i}"), GgmlType::F32, ne).ok());
+        let src: Vec<_> = src.collect();
+        let node = graph.op(name, &src, params, ResultSpec { ne, nb, ty: None }).map_err(|e| e.to_string())?;
+        let next =
+            graph.op("SQR", &[Some(node)], Params::default(), ResultSpec::default()).map_err(|e| e.to_string())?;
+        cann_backend::plan::calls(&graph, next, &caps).and_then(|_| cann_backend::plan::calls(&graph, node, &caps))
+    };
+    let none = Params::default;
+    let groups = none().num("n_groups", 1e300);
+    assert!(plan("GROUP_NORM", &[&[4, 4, 4]], groups, None, None).is_ok());
+    for n_past in [1e300, -1e300] {
+        assert!(plan("DIAG_MASK_INF", &[&[4, 3]], none().num("n_past", n_past), None, None).is_ok());
+    }
+    for b in [[1], [0]] {
+        assert!(plan("SET", &[&[8], &b], none().num("offset", 1e300), None, None).is_err());
+    }
+    let around = none().set("circular", Param::Bool(true)).num("rp0", 4_294_967_296.0);
+    assert!(plan("PAD", &[&[8]], around, None, None).unwrap_err().contains("list"));
+    assert!(plan("RMS_NORM", &[&[1 << 50]], none(), None, None).unwrap_err().contains("list"));
+    let twice = none().set("circular", Param::Bool(true)).num("lp0", 1e300).num("rp0", 1e300);
+    assert!(plan("PAD", &[&[0]], twice, None, None).is_err());
+    let cubic = none().set("mode", Param::Str("bicubic".into()));
+    assert!(plan("UPSCALE", &[&[5000, 2]], cubic, Some(vec![5_000_000, 2]), None).unwrap_err().contains("weights"));
+    let strides = Some(vec![4, 32, 66, u64::MAX / 2 + 1]);
+    assert!(plan("VIEW", &[&[8, 2]], none(), Some(vec![8, 2, 1, 1]), strides).is_ok());
+    let (long, state): (&[i64], &[i64]) = (&[1 << 40, 1, 1], &[1 << 40, 1]);
+    assert!(plan("GATED_LINEAR_ATTN", &[long, long, long, long, state], none(), None, None).is_err());
+    let (many, state): (&[i64], &[i64]) = (&[1, 1, 1 << 40], &[1, 1]);
+    let refused = plan("GATED_LINEAR_ATTN", &[many, many, many, many, state], none(), None, None);
+    assert!(refused.unwrap_err().contains("calls"));
+}
+
 #[test]
 fn the_table_lists_each_operator_once() {
     let mut seen: Vec<&str> = ops::all().map(|def| def.name).collect();

@@ -93,6 +93,9 @@ fn infer_upscale(cx: &InferCx) -> Result<Inferred, Error> {
     cx.packed(cx.src(0).ty, ne)
 }
 
+/// Weights of a line are a matrix that the host makes: no more than 64 MiB of it.
+const LARGEST_WEIGHTS: i64 = 1 << 24;
+
 /// How a line of `from` elements becomes one of `to`.
 #[derive(Clone, Copy)]
 struct Resize {
@@ -182,6 +185,9 @@ fn plan_upscale(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
         let size = Arg::Ints(vec![out.ne[1], out.ne[0]]);
         let args = [image(&x), size, Arg::Bool(align), Arg::F64(0.0), Arg::F64(0.0), image(&out)];
         return lower.call(AclOp::aclnnUpsampleBilinear2d, args);
+    }
+    if let Some(line) = lines[..2].iter().find(|line| line.from * line.to > LARGEST_WEIGHTS) {
+        refuse!("{} elements resized to {} take more than {LARGEST_WEIGHTS} weights", line.from, line.to);
     }
     let of = if mode == "bicubic" { Resize::bicubic } else { Resize::triangle };
     resample(lower, &x, [lines[0], lines[1]].map(|line| (line, line.weights(of))), &out)

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use gguf::GgmlType;
 
 use crate::error::Error;
-use crate::graph::{Node, Param, Params, ResultSpec, contiguous_nb};
+use crate::graph::{Node, Param, Params, ResultSpec, checked_ne, contiguous_nb};
 use crate::lower::{Lower, Mem, Unsupported};
 use crate::repack::Layout;
 
@@ -297,6 +297,7 @@ impl<'a> InferCx<'a> {
 
     /// A result of its own, packed.
     pub fn packed(&self, ty: GgmlType, ne: [i64; 4]) -> Result<Inferred, Error> {
+        checked_ne(&ne).map_err(|e| self.err(e))?;
         let nb = contiguous_nb(ty, ne)
             .ok_or_else(|| self.err(format!("a result {} {ne:?} does not fill whole blocks", ty.name())))?;
         Ok(Inferred { ty, ne, nb, view: None })

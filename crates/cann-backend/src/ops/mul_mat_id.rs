@@ -141,6 +141,7 @@ fn all_experts(
                 None => multiply_quantised(lower, &x, &QuantWeight::of(experts, e, 0)?, &out)?,
             }
         }
+        super::steps::listed(len * used)?;
         let places: Vec<i32> =
             (0..len * used).map(|i| (i / used * slots + if slots == 1 { 0 } else { i % used }) as i32).collect();
         let places = lower.constant_i32(&places, &[used, len]);

@@ -68,6 +68,7 @@ fn eps(cx: &NodeCx) -> f64 {
 
 fn plan_rms_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
     let x = cx.src(0).arg()?;
+    super::steps::listed(x.ne[0])?;
     let ones = lower.constant_f32(&vec![1.0; x.ne[0] as usize], &x.ne[..1]);
     rms_norm(lower, &x, &ones, eps(cx), &cx.dst.arg()?)
 }
@@ -128,7 +129,7 @@ fn plan_group_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
         return lower.call(AclOp::aclnnGroupNorm, args.chain(results));
     }
     // The last group is short or there is none: the vendor's operator has equal groups only.
-    let per_group = (channels + groups - 1) / groups;
+    let per_group = (channels - 1) / groups + 1;
     let used = (channels + per_group - 1) / per_group;
     if used > 1024 {
         refuse!("{used} groups of unequal size");

@@ -57,10 +57,12 @@ fn infer(cx: &InferCx) -> Result<Inferred, Error> {
     let element = a.ty.block_bytes() as u64;
     let nb = strides(cx.params, element, a.nb);
     let offset = cx.params.f64("offset");
-    let whole = offset >= 0.0 && offset % element as f64 == 0.0 && nb.iter().all(|n| n.is_multiple_of(element));
+    let whole = (0.0..2f64.powi(53)).contains(&offset)
+        && offset % element as f64 == 0.0
+        && nb.iter().all(|n| n.is_multiple_of(element));
     cx.require(whole, || format!("offset {offset} and strides {nb:?} must be multiples of {element} bytes"))?;
     let span: u128 = (0..4).map(|d| (b.ne[d] as u128).saturating_sub(1) * u128::from(nb[d])).sum();
-    let last = if b.is_empty() { 0 } else { offset as u128 + span + u128::from(element) };
+    let last = offset as u128 + if b.is_empty() { 0 } else { span + u128::from(element) };
     cx.require(last <= u128::from(a.span_bytes()), || format!("the window ends at byte {last} of a, outside of it"))?;
     let out = cx.like(0)?;
     Ok(Inferred { view: cx.params.bool("inplace").then_some((0, 0)), ..out })

@@ -65,14 +65,14 @@ fn infer_linear_attention(cx: &InferCx) -> Result<Inferred, Error> {
     let [size, heads, tokens, one] = k.ne;
     let same = (1..4).all(|s| cx.src(s).ne == k.ne);
     cx.require(same && one == 1, || "k, v, q and g must be [size, heads, tokens]".into())?;
-    let (sequences, whole) = (state.ne[1], size * size * heads);
+    let (sequences, whole) = (state.ne[1], size.saturating_mul(size).saturating_mul(heads));
     cx.require(state.nelements() == whole.saturating_mul(sequences), || {
         "the state must be [size * size * heads, sequences]".into()
     })?;
     cx.require(sequences > 0 && tokens % sequences == 0, || {
         "there must be as many tokens in each sequence, and a sequence".into()
     })?;
-    cx.packed(GgmlType::F32, [size * heads, tokens + size * sequences, 1, 1])
+    cx.packed(GgmlType::F32, [size * heads, tokens.saturating_add(size.saturating_mul(sequences)), 1, 1])
 }
 
 /// Token after token, all sequences and heads at once. The state lives in its place in the result.

@@ -243,6 +243,7 @@ fn angles(
     factors: Option<&TensorArg>,
     tokens: i64,
 ) -> Result<TensorArg, Unsupported> {
+    super::steps::listed(n_dims)?;
     let pairs = pairs(params, mode, n_dims);
     let width = 2 * pairs.len() as i64;
     let mut angles: Option<TensorArg> = None;

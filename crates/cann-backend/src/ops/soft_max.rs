@@ -64,6 +64,7 @@ pub(super) fn slopes(heads: i64, max_bias: f64) -> Vec<f32> {
 
 /// `slope(head) * mask`, `[ne0, ne1, heads, ne3 of the mask]`: the mask repeats over heads.
 pub(super) fn sloped(lower: &mut Lower, mask: &TensorArg, heads: i64, max_bias: f64) -> Result<TensorArg, Unsupported> {
+    super::steps::listed(heads)?;
     let slopes = lower.constant_f32(&slopes(heads, max_bias), &[1, 1, heads, 1]);
     let out = lower.scratch(ACL_FLOAT, &[mask.ne[0], mask.ne[1], heads, mask.ne[3]]);
     let repeated = mask.ne[2];
@@ -123,8 +124,9 @@ fn plan(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
 /// Infinity is added above the diagonal where x was set to zero first, so that no infinity of x meets it.
 fn plan_diag_mask(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
     let (x, out) = (cx.src(0).arg()?, cx.dst.arg()?);
-    let n_past = cx.params().i64("n_past");
     let (ne0, ne1) = (x.ne[0], x.ne[1]);
+    // Diagonals further out than the corners are all the same.
+    let n_past = cx.params().i64("n_past").clamp(-ne1, ne0);
     let key = format!("diag_mask {ne0} {ne1} {n_past}");
     let mem = lower.shared(key, (ne0 * ne1 * 4) as u64, |lower, mem| {
         let t = super::steps::packed(mem, ACL_FLOAT, &[ne0, ne1]);

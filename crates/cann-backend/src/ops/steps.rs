@@ -13,12 +13,24 @@ pub(crate) fn scalar(v: f32) -> Arg {
     Arg::Scalar(ScalarArg::F32(v))
 }
 
+/// Where the host lists something for each place of a dimension, there are no more places than this.
+const LONGEST_LIST: i64 = 1 << 24;
+
+/// Refuses a list for the device that no memory of the host should hold; extents may be any number.
+pub(super) fn listed(places: i64) -> Result<(), Unsupported> {
+    if places > LONGEST_LIST {
+        refuse!("a list of {places} numbers, more than {LONGEST_LIST}");
+    }
+    Ok(())
+}
+
 type Planned<T = ()> = Result<T, Unsupported>;
 
 impl Lower<'_> {
     /// Packed scratch.
     pub fn scratch(&mut self, dtype: aclDataType, ne: &[i64]) -> TensorArg {
-        let bytes = ne.iter().product::<i64>() * dtype_bytes(dtype);
+        // What overflows is no memory either, and allocating it says so.
+        let bytes = ne.iter().fold(dtype_bytes(dtype), |bytes, n| bytes.saturating_mul(*n));
         let mem = self.temp(bytes.max(1) as u64);
         packed(mem, dtype, ne)
     }

@@ -3,7 +3,7 @@
 use acl_sys::*;
 
 use super::operand::axis;
-use super::steps::scalar;
+use super::steps::{listed, scalar};
 use super::*;
 use crate::graph::checked_ne;
 use crate::lower::{Arg, TensorArg};
@@ -160,7 +160,7 @@ fn infer_pad(cx: &InferCx) -> Result<Inferred, Error> {
     let mut ne = cx.src(0).ne;
     for (n, (before, behind)) in ne.iter_mut().zip(pads(cx.params)) {
         cx.require(before >= 0 && behind >= 0, || format!("paddings must be 0 or more, not {before} and {behind}"))?;
-        let around_nothing = cx.params.bool("circular") && *n == 0 && before + behind > 0;
+        let around_nothing = cx.params.bool("circular") && *n == 0 && (before, behind) != (0, 0);
         cx.require(!around_nothing, || "nothing goes around in an empty dimension".into())?;
         *n = extended(cx, *n, before, behind)?;
     }
@@ -171,6 +171,7 @@ fn plan_pad(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
     let (x, out) = (cx.src(0).arg()?, cx.dst.arg()?);
     let pads = pads(cx.params());
     if cx.params().bool("circular") {
+        (0..4).filter(|d| x.ne[*d] != out.ne[*d]).try_for_each(|d| listed(out.ne[d]))?;
         let sources = |d: usize| {
             let (n, before) = (x.ne[d], pads[d].0);
             (x.ne[d] != out.ne[d]).then(|| (0..out.ne[d]).map(|i| (i - before).rem_euclid(n) as i32).collect())
