@@ -99,7 +99,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 fn seed_of(op: u8, random: &mut Random) -> Option<Vec<u8>> {
     (0..SEED_TRIES).find_map(|_| {
         // One leaf, one operator: see `build`.
-        let seed = [&[0, random.next() as u8 & 7], &random.bytes(8)[..], &[0, op], &random.bytes(90)].concat();
+        let seed = [&[0, random.number() as u8 & 7], &random.bytes(8)[..], &[0, op], &random.bytes(90)].concat();
         // One that panics is a seed above all: the driver meets it again and reports it.
         let planned = std::panic::catch_unwind(|| is_planned(&seed, op)).unwrap_or(true);
         planned.then_some(seed)
@@ -109,7 +109,7 @@ fn seed_of(op: u8, random: &mut Random) -> Option<Vec<u8>> {
 /// Whether the last node is the operator and the device takes it.
 fn is_planned(seed: &[u8], op: u8) -> bool {
     let graph = build(&mut Bytes::new(seed), &mut Trail::new());
-    let Some((last, node)) = graph.nodes().iter().enumerate().last() else { return false };
+    let Some((last, node)) = graph.nodes().iter().enumerate().next_back() else { return false };
     node.op.name == table()[usize::from(op) % table().len()].name
         && node.nelements() <= LARGEST_RUN_ELEMENTS
         && plan::calls(&graph, NodeId(last as u32), backend().caps()).is_ok()

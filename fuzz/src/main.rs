@@ -240,7 +240,7 @@ fn mutate(pool: &[Vec<u8>], longest: usize, random: &mut Random) -> Vec<u8> {
         let end = n.min(at + piece);
         match random.below(8) {
             0 if at < n => data[at] ^= 1 << random.below(8),
-            1 if at < n => data[at] = random.next() as u8,
+            1 if at < n => data[at] = random.number() as u8,
             2 if at < n => data[at] = data[at].wrapping_add(random.below(9) as u8).wrapping_sub(4),
             3 => {
                 let width = [1, 2, 4, 8][random.below(4)];
@@ -286,7 +286,7 @@ fn watch() {
 fn keep(target: &str, data: &[u8]) {
     let path = format!(
         "crash-{target}-{:x}",
-        Random::new(data.iter().fold(0, |h, b| h * 31 % 0xffff_fffb + u64::from(*b))).next()
+        Random::new(data.iter().fold(0, |h, b| h * 31 % 0xffff_fffb + u64::from(*b))).number()
     );
     match std::fs::write(&path, data) {
         Ok(()) => {

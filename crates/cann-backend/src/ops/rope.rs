@@ -71,9 +71,9 @@ fn infer(cx: &InferCx) -> Result<Inferred, Error> {
         return Err(cx.err("mode must be 0 (normal), 2 (neox), 8 (mrope), 24 (vision) or 40 (imrope)"));
     };
     let n_dims = n_dims(cx.params, x.ne[0], mode);
-    let width = if mode == VISION { 2 * n_dims } else { n_dims };
+    let width = if mode == VISION { n_dims.saturating_mul(2) } else { n_dims };
     let n_offs = cx.params.i64("n_offs");
-    cx.require(n_dims > 0 && n_dims % 2 == 0 && n_offs >= 0 && n_offs + width <= x.ne[0], || {
+    cx.require(n_dims > 0 && n_dims % 2 == 0 && n_offs >= 0 && n_offs.saturating_add(width) <= x.ne[0], || {
         format!("n_dims {n_dims} must be even, and {width} dimensions from {n_offs} on must be in rows of x")
     })?;
     let streams = if mode & MROPE != 0 { 4 } else { 1 };
@@ -82,7 +82,9 @@ fn infer(cx: &InferCx) -> Result<Inferred, Error> {
     })?;
     if streams == 4 {
         let sections = cx.params.nums("sections");
-        let fine = sections.len() <= 4 && sections.iter().all(|s| *s >= 0.0) && sections.iter().sum::<f64>() >= 1.0;
+        let fine = sections.len() <= 4
+            && sections.iter().all(|s| (0.0..2f64.powi(31)).contains(s))
+            && sections.iter().sum::<f64>() >= 1.0;
         cx.require(fine, || {
             format!("sections must be up to four counts of pairs that are not all 0, not {sections:?}")
         })?;
