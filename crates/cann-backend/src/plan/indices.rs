@@ -1,6 +1,7 @@
 //! Indices that come from outside are checked before anything runs: a device does not, or calls it a fault.
 //!
-//! Only inputs given as bytes can be looked at. Indices computed on the device come from operators that keep them in range.
+//! Only inputs given as bytes can be looked at. Indices that an operator computes (ARGSORT, TOP_K …) are in range by what they are;
+//! copies of unchecked ones are not, and the device answers for those.
 
 use gguf::GgmlType;
 
