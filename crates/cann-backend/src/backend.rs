@@ -278,15 +278,13 @@ impl Backend {
 
     /// Both workers take part, so that the copy has its place in either queue.
     fn copy_between(&self, source: &Arc<Shared>, ends: Ends, done: Done<()>) {
-        // Pairs enter all queues in one order, so workers that wait for each other cannot wait in a circle.
-        static PAIRS: Mutex<()> = Mutex::new(());
         let same_driver = Arc::ptr_eq(&source.slot.target.api, &self.0.shared.slot.target.api);
         let same_device = same_driver && source.slot.target.id == self.0.shared.slot.target.id;
         let (ours, theirs) = Link::pair();
         let (ends, peer) = (Arc::new(ends), source.slot.target.id);
         let (from, to) = (ends.clone(), ends);
         let our_device = self.0.shared.slot.target.id;
-        let _order = lock(&PAIRS);
+        let _order = pair_order();
         let sent = source.submit(move |worker| {
             let given = if same_device {
                 give_event(worker, &theirs)
@@ -450,6 +448,13 @@ fn open_here(registry: &Registry, options: &OpenOptions) -> Result<(Backend, Wor
         async_mode,
     }));
     Ok((backend, worker))
+}
+
+/// Held while tasks that wait for each other are put into two queues: pairs enter all queues in one order, so workers cannot
+/// wait in a circle.
+pub(crate) fn pair_order() -> MutexGuard<'static, ()> {
+    static PAIRS: Mutex<()> = Mutex::new(());
+    lock(&PAIRS)
 }
 
 fn describe(tensor: &Tensor) -> String {

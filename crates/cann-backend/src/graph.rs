@@ -257,6 +257,19 @@ impl Graph {
         Ok(())
     }
 
+    /// Appends a node that another graph inferred. Its sources are nodes of this graph, and so is `root`; without one it owns its
+    /// memory.
+    pub(crate) fn adopt(&mut self, node: Node, root: Option<NodeId>) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node { root: root.unwrap_or(id), ..node });
+        id
+    }
+
+    /// Puts another tensor of the same shape in a leaf's place.
+    pub(crate) fn replace_tensor(&mut self, id: NodeId, tensor: Tensor) {
+        self.nodes[id.index()].leaf = Some(Leaf::Tensor(tensor));
+    }
+
     /// Graphviz text: leaves as boxes, operators with type and shape, views dashed.
     pub fn to_dot(&self) -> String {
         use std::fmt::Write;

@@ -34,7 +34,7 @@ pub(crate) const CAPACITY: usize = 1024;
 /// Settlements that may be outstanding while more work is launched.
 pub(crate) const IN_FLIGHT: usize = 8;
 
-type Task = Box<dyn FnOnce(&mut Worker) + Send>;
+pub(crate) type Task = Box<dyn FnOnce(&mut Worker) + Send>;
 
 /// The side of a worker that other threads see.
 pub(crate) struct Shared {
@@ -144,13 +144,21 @@ impl Shared {
         done: Done<T>,
         task: impl FnOnce(&mut Worker, Done<T>) + Send + 'static,
     ) {
+        // A refused task is dropped with its promise, which knows what to say.
+        let _ = self.push(self.promised(done, task));
+    }
+
+    /// The task of [`Shared::submit_or`], to be pushed: dropping it answers `done`.
+    pub fn promised<T: 'static>(
+        self: &Arc<Self>,
+        done: Done<T>,
+        task: impl FnOnce(&mut Worker, Done<T>) + Send + 'static,
+    ) -> Task {
         let mut promise = Promise::new(self.clone(), done);
-        let task: Task = Box::new(move |worker| {
+        Box::new(move |worker| {
             let done: Done<T> = Box::new(move |result| promise.settle(result));
             task(worker, done);
-        });
-        // A refused task is dropped with its promise, which knows what to say.
-        let _ = self.push(task);
+        })
     }
 
     /// Drops `value` on the worker, when the stream is past all that is enqueued by then.
@@ -158,7 +166,8 @@ impl Shared {
         let _ = self.submit(move |worker| worker.settle_after(value, |_| ()));
     }
 
-    fn push(&self, task: Task) -> Result<(), (Error, Task)> {
+    /// Gives the task back if it is refused.
+    pub fn push(&self, task: Task) -> Result<(), (Error, Task)> {
         if let Some(error) = self.refusal() {
             return Err((error, task));
         }

@@ -281,11 +281,34 @@ impl Tensor {
 
     /// All of it in ggml's layout, after everything that is enqueued.
     pub(crate) fn read_whole(&self, worker: &mut Worker) -> Result<Vec<u8>> {
-        let storage = self.memory()?;
+        self.read_held(worker, &*self.memory()?)
+    }
+
+    /// As [`Tensor::read_whole`], from memory that was taken before the tensor may have been disposed.
+    pub(crate) fn read_held(&self, worker: &mut Worker, storage: &Storage) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         reserve(&mut bytes, self.nbytes())?;
-        self.read_now(worker, &storage, &mut bytes, 0)?;
+        self.read_now(worker, storage, &mut bytes, 0)?;
         Ok(bytes)
+    }
+
+    /// Writes all of it, on the worker.
+    pub(crate) fn write_whole(&self, worker: &mut Worker, bytes: Vec<u8>) -> Result<()> {
+        let storage = self.memory()?;
+        storage.touch();
+        let written = self.write_now(worker, &storage, &bytes, 0);
+        worker.settle_after((storage, bytes), |_| ());
+        written
+    }
+
+    /// A tensor like this one with memory of its own on the worker's device, filled with `bytes`.
+    pub(crate) fn copy_here(&self, worker: &mut Worker, bytes: Vec<u8>) -> Result<Tensor> {
+        let shape = self.0.shape.clone();
+        let memory = worker.device_mem(shape.alloc_bytes()).map_err(|e| e.for_tensor(self.name()))?;
+        let tensor = Tensor::new(shape, Holder::new(Storage::new(memory, &worker.shared)), true, 0);
+        tensor.zero_padding(worker, &*tensor.memory()?)?;
+        tensor.write_whole(worker, bytes)?;
+        Ok(tensor)
     }
 
     fn task<T: 'static>(

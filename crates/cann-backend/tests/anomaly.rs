@@ -343,7 +343,8 @@ fn graph(weight: &Tensor, cache: &Tensor) -> Result<Graph> {
 
 fn compute(backend: &Backend, weight: &Tensor, cache: &Tensor, capture: bool) -> Result<Vec<u8>> {
     let graph = graph(weight, cache)?;
-    let plan = wait(|done| backend.prepare(graph, PrepareOptions { capture: Some(capture) }, done))?;
+    let plan =
+        wait(|done| backend.prepare(graph, PrepareOptions { capture: Some(capture), ..Default::default() }, done))?;
     let mut bytes = Vec::new();
     for round in 0..2 {
         let mut run = plan.start()?;

@@ -5,6 +5,8 @@ use std::sync::{Arc, mpsc};
 
 use acl_fault::{Fault, Mode};
 use acl_sys::AclFn;
+use cann_backend::graph::{Graph, NodeId};
+use cann_backend::plan::{Plan, PrepareOptions, RunResult};
 use cann_backend::{
     Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, Registry, Result, Selector, Tensor, TensorSpec,
 };
@@ -63,6 +65,33 @@ fn assert_lost<T: std::fmt::Debug>(result: Result<T>, name: &str, code: i32) {
     }
 }
 
+/// neg(x²) by way of a tensor of the fallback.
+fn over_two(primary: &Backend, fallback: &Backend, by_way_of: &Tensor) -> Plan {
+    let mut graph = Graph::new();
+    let op = |graph: &mut Graph, name: &str, src: &[NodeId]| {
+        let src: Vec<_> = src.iter().copied().map(Some).collect();
+        graph.op(name, &src, Default::default(), Default::default()).expect(name)
+    };
+    let x = graph.input("x", GgmlType::F32, &[64]).expect("an input");
+    let squared = op(&mut graph, "SQR", &[x]);
+    let tensor = graph.tensor(by_way_of.clone()).expect("a leaf");
+    let stored = op(&mut graph, "CPY", &[squared, tensor]);
+    let negative = op(&mut graph, "NEG", &[stored]);
+    graph.output("y", negative).expect("an output");
+    let options = PrepareOptions { capture: Some(false), fallback: Some(fallback.clone()) };
+    let plan = wait(|done| primary.prepare(graph, options, done)).expect("a plan");
+    let devices: Vec<_> = plan.report().iter().map(|row| &*row.device).collect();
+    assert_eq!(devices, ["HOST1", "HOST0", "HOST1"]);
+    assert_eq!(plan.report()[1].calls, ["aclnnCast"]);
+    plan
+}
+
+fn run(plan: &Plan) -> Answer<RunResult> {
+    let mut run = plan.start().expect("a run");
+    run.input("x", &[0; 256]).expect("an input");
+    later(|done| run.submit(done))
+}
+
 #[test]
 fn a_lost_device_takes_nobody_with_it() {
     // Without peer access, copies between devices go through the host and both workers.
@@ -103,9 +132,20 @@ fn a_lost_device_takes_nobody_with_it() {
         fail(AclFn::aclrtMemcpyAsync, code);
         assert_lost(wait(|done| healthy.copy(&x, &y, done)), "HOST0", code);
         wait(|done| sick_too.close(done)).expect("a lost backend closes");
-        drop((sick, sick_too, event));
+
+        // Nor is a run over two backends, in the middle of which one is lost. The runs behind it are told as well.
+        let sick_third = open(&registry, 0);
+        let z = wait(|done| sick_third.create_tensor(TensorSpec::new(GgmlType::F16, &[64]), done)).expect("a tensor");
+        let plan = over_two(&healthy, &sick_third, &z);
+        run(&plan).get().expect("both are well");
+        fail(AclFn::aclnnCast, code);
+        let waiting: Vec<_> = (0..20).map(|_| run(&plan)).collect();
+        waiting.into_iter().for_each(|answer| assert_lost(answer.get().map(drop), "HOST0", code));
+        wait(|done| healthy.synchronize(done)).expect("the other device goes on");
+        wait(|done| sick_third.close(done)).expect("a lost backend closes");
+        drop((sick, sick_too, sick_third, event, plan));
         assert_eq!(content(&y).expect("the other device goes on"), [4; 256]);
-        lost += 3;
+        lost += 4;
 
         // After all that it works.
         let well = open(&registry, 0);

@@ -35,7 +35,7 @@ fn op(graph: &mut Graph, name: &str, src: &[NodeId], ne: Option<(&[i64], &[u64])
 }
 
 fn prepare(backend: &Backend, graph: Graph) -> Plan {
-    wait(|done| backend.prepare(graph, PrepareOptions { capture: Some(true) }, done)).unwrap()
+    wait(|done| backend.prepare(graph, PrepareOptions { capture: Some(true), ..Default::default() }, done)).unwrap()
 }
 
 #[test]

@@ -3,12 +3,18 @@
 //! [`Backend::prepare`] does everything that can be done once, on the worker: lowering (`lower.rs`), placement (`place.rs`),
 //! constants, executors, and a captured model where the library can capture. `run.rs` replays. What a run needs on the
 //! JavaScript thread (staging memory, shapes) is kept in the [`Plan`] so that starting one takes no lock of the worker.
+//!
+//! With a fallback backend, a graph with nodes that are refused here becomes several such plans (`split.rs`) that run one after
+//! another (`relay.rs`). `handle.rs` is what users hold in either case.
 
+mod handle;
 mod indices;
 mod lower;
 mod place;
+mod relay;
 mod run;
 mod select;
+mod split;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,13 +34,15 @@ use crate::queue::{Closable, Segment, Worker};
 use crate::repack::Layout;
 use crate::tensor::Tensor;
 
-pub use run::{RunBuilder, RunResult};
+pub use handle::{Plan, RunBuilder, RunResult};
 
 /// Options of [`Backend::prepare`].
 #[derive(Clone, Debug, Default)]
 pub struct PrepareOptions {
     /// Replay a captured model where the library can capture. `None`: as `GGML_CANN_ACL_GRAPH` says, else yes.
     pub capture: Option<bool>,
+    /// Takes the nodes that this device refuses; without it, nothing moves.
+    pub fallback: Option<Backend>,
 }
 
 /// One row of [`Plan::report`].
@@ -138,9 +146,9 @@ struct Inner {
     trace: Mutex<Option<String>>,
 }
 
-/// A prepared graph. Clones share it; the last one gone gives its memory back on the worker.
+/// A graph prepared for one backend. Clones share it; the last one gone gives its memory back on the worker.
 #[derive(Clone)]
-pub struct Plan(Arc<Inner>);
+struct Single(Arc<Inner>);
 
 /// Staging for this many runs is made with the plan; runs that wait behind them begin in ordinary memory.
 const PINNED_SLOTS: usize = 4;
@@ -151,8 +159,11 @@ impl Backend {
         let backend = self.clone();
         self.submit_or(done, move |worker, done| {
             let span = tracing::info_span!("graph.prepare", nodes = graph.nodes().len());
-            let plan = span.in_scope(|| prepare(&backend, worker, &graph, &options));
-            done(plan);
+            let _here = span.enter();
+            match options.fallback.clone().filter(|other| other.id() != backend.id()) {
+                Some(fallback) => relay::prepare([backend, fallback], worker, graph, options, done),
+                None => done(prepare(&backend, worker, &graph, &options).map(Plan::from)),
+            }
         });
     }
 
@@ -191,7 +202,7 @@ fn call_name(step: &Step) -> &'static str {
     }
 }
 
-impl Plan {
+impl Single {
     pub fn scratch_bytes(&self) -> u64 {
         self.0.scratch_bytes
     }
@@ -209,6 +220,11 @@ impl Plan {
         self.0.inputs.iter().find(|i| i.name == name).map(|i| (i.ty, i.ne, i.bytes))
     }
 
+    /// Whether a run needs this input.
+    fn uses_input(&self, name: &str) -> bool {
+        self.0.inputs.iter().any(|i| i.name == name && i.used)
+    }
+
     /// Type, extents and bytes of an output.
     pub fn output_info(&self, name: &str) -> Option<(GgmlType, [i64; 4], u64)> {
         self.0.outputs.iter().find(|o| o.name == name).map(|o| (o.ty, o.ne, o.bytes))
@@ -219,7 +235,7 @@ impl Plan {
         &self.0.report
     }
 
-    /// Trace-event JSON of the last run that asked for it.
+    /// Events of the last run that asked for a trace, separated by commas.
     pub fn trace(&self) -> Option<String> {
         lock(&self.0.trace).clone()
     }
@@ -283,7 +299,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 const OVERFLOW: &str = "the sizes of this graph overflow";
 
-fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &PrepareOptions) -> Result<Plan> {
+fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &PrepareOptions) -> Result<Single> {
     let device = backend.name().to_owned();
     let lowered = lower::lower(graph, &worker.caps, &device)?;
     let mut slot = SlotLayout::default();
@@ -412,7 +428,7 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
     });
     let closable: Weak<dyn Closable> = Arc::downgrade(&(inner.clone() as Arc<dyn Closable>));
     backend.shared().register(closable);
-    Ok(Plan(inner))
+    Ok(Single(inner))
 }
 
 /// Offsets in a run slot, 64-byte aligned.

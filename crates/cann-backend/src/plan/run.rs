@@ -1,4 +1,4 @@
-//! One run of a plan: what starts on the caller's thread, what the worker enqueues, and what comes back.
+//! One run of a plan on one backend: what starts on the caller's thread, what the worker enqueues, and what comes back.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use gguf::GgmlType;
 use tokio_util::sync::CancellationToken;
 
-use super::{Encoded, Inner, Input, Plan, lock};
+use super::{Encoded, Inner, Input, Single, lock};
 use crate::Done;
 use crate::acl::memory::PinnedMem;
 use crate::buffer::Storage;
@@ -70,19 +70,26 @@ enum Given {
 }
 
 /// A run being put together on the caller's thread.
-pub struct RunBuilder {
-    plan: Plan,
+pub(super) struct SingleRun {
+    plan: Single,
     slot: Slot,
     given: Vec<Option<Given>>,
     wanted: Vec<bool>,
     output_to: Vec<(usize, Held)>,
     cancel: Option<CancellationToken>,
-    trace: bool,
+    trace: Option<Zero>,
 }
 
-impl Plan {
+/// Where a trace counts from, and the process it shows.
+#[derive(Clone, Copy)]
+pub(super) struct Zero {
+    pub begin: Instant,
+    pub process: usize,
+}
+
+impl Single {
     /// Begins a run. Takes staging memory, makes no ACL call and does not block.
-    pub fn start(&self) -> Result<RunBuilder> {
+    pub fn start(&self) -> Result<SingleRun> {
         if self.is_disposed() {
             return Err(Error::Disposed { what: "plan" });
         }
@@ -90,19 +97,19 @@ impl Plan {
             Some(memory) => Slot::Pinned(memory),
             None => Slot::Plain(vec![0; self.0.slot_bytes as usize]),
         };
-        Ok(RunBuilder {
+        Ok(SingleRun {
             given: self.0.inputs.iter().map(|_| None).collect(),
             wanted: vec![true; self.0.outputs.len()],
             output_to: Vec::new(),
             cancel: None,
-            trace: false,
+            trace: None,
             slot,
             plan: self.clone(),
         })
     }
 }
 
-impl RunBuilder {
+impl SingleRun {
     /// Gives an input its bytes, in ggml's layout. They are copied now.
     pub fn input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let at = self.input_index(name)?;
@@ -182,19 +189,16 @@ impl RunBuilder {
         self.cancel = Some(token);
     }
 
-    /// Times every node; see [`Plan::trace`].
-    pub fn trace(&mut self, on: bool) {
-        self.trace = on;
+    /// Times every node; see [`super::Plan::trace`].
+    pub fn trace(&mut self, zero: Option<Zero>) {
+        self.trace = zero;
     }
 
-    /// Queues the run. `done` is called when the results are in, in the order runs were submitted.
-    pub fn submit(self, done: Done<RunResult>) {
+    /// Queues the run.
+    pub fn submit(self, done: Done<SingleResult>) {
         let missing = self.plan.0.inputs.iter().zip(&self.given).find(|(i, g)| i.used && g.is_none());
         if let Some((input, _)) = missing {
-            return done(Err(Error::invalid(
-                format!("inputs.{}", input.name),
-                format!("a value: {} {:?}", input.ty.name(), input.ne),
-            )));
+            return done(Err(missing_input(&input.name, input.ty, input.ne)));
         }
         let backend = self.plan.0.backend.clone();
         backend.submit_or(done, move |worker, done| self.execute(worker, done));
@@ -214,7 +218,8 @@ impl RunBuilder {
         outputs.iter().position(|o| o.name == name).ok_or_else(|| unknown("output", name, names()))
     }
 
-    fn execute(mut self, worker: &mut Worker, done: Done<RunResult>) {
+    /// The run itself, on the worker.
+    pub fn execute(mut self, worker: &mut Worker, done: Done<SingleResult>) {
         let plan = self.plan.clone();
         if self.is_cancelled() {
             return done(Err(Error::Cancelled));
@@ -238,7 +243,7 @@ impl RunBuilder {
         worker.settle_after(keep, move |past| match enqueued.and(past) {
             Ok(()) => {
                 self.unpack();
-                done(Ok(RunResult { run: self }));
+                done(Ok(SingleResult { run: self }));
             }
             Err(error) => done(Err(error)),
         });
@@ -261,8 +266,8 @@ impl RunBuilder {
         for (at, input) in plan.inputs.iter().enumerate().filter(|(_, i)| i.used) {
             self.enqueue_input(worker, at, input)?;
         }
-        if self.trace {
-            let trace = launch_traced(worker, plan, encoded)?;
+        if let Some(zero) = self.trace {
+            let trace = launch_traced(worker, plan, encoded, zero)?;
             *lock(&plan.trace) = Some(trace);
         } else if self.cancel.is_some() {
             let launches = encoded.program.len();
@@ -338,7 +343,7 @@ impl RunBuilder {
     }
 }
 
-impl Drop for RunBuilder {
+impl Drop for SingleRun {
     fn drop(&mut self) {
         let plan = &self.plan.0;
         let slot = std::mem::replace(&mut self.slot, Slot::Plain(Vec::new()));
@@ -365,17 +370,22 @@ fn unpack(layout: Layout, ty: GgmlType, elements: u64, device: &[u8], blocks: &m
     }
 }
 
-fn unknown<'a>(what: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+/// An input that has no value.
+pub(super) fn missing_input(name: &str, ty: GgmlType, ne: [i64; 4]) -> Error {
+    Error::invalid(format!("inputs.{name}"), format!("a value: {} {ne:?}", ty.name()))
+}
+
+pub(super) fn unknown<'a>(what: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<_> = known.collect();
     Error::invalid(format!("{what} '{name}'"), format!("an {what} of the plan: {}", known.join(", ")))
 }
 
 /// The results of a run, in staging memory. Dropping it gives the memory back to the plan.
-pub struct RunResult {
-    run: RunBuilder,
+pub(super) struct SingleResult {
+    run: SingleRun,
 }
 
-impl RunResult {
+impl SingleResult {
     /// The packed bytes of an output that was asked for.
     pub fn output(&self, name: &str) -> Option<&[u8]> {
         let outputs = &self.run.plan.0.outputs;
@@ -390,19 +400,18 @@ impl RunResult {
     }
 }
 
-/// Runs node by node, each to its end, and writes down how long each took.
-fn launch_traced(worker: &Worker, plan: &Inner, encoded: &mut Encoded) -> Result<String> {
+/// Runs node by node, each to its end, and writes down how long each took: trace events, separated by commas.
+fn launch_traced(worker: &Worker, plan: &Inner, encoded: &mut Encoded, zero: Zero) -> Result<String> {
     let stream = &worker.stream;
     stream.synchronize()?;
-    let begin = Instant::now();
-    let mut json = String::from("{\"traceEvents\":[");
+    let mut json = String::new();
     let ends = encoded.node_launches.iter().skip(1).copied().chain([encoded.program.len()]);
     let ranges: Vec<_> = encoded.node_launches.iter().copied().zip(ends).collect();
     for (position, (start, end)) in ranges.into_iter().enumerate() {
-        let from = begin.elapsed();
+        let from = zero.begin.elapsed();
         encoded.program.launch(start..end, stream)?;
         stream.synchronize()?;
-        let took = begin.elapsed() - from;
+        let took = zero.begin.elapsed() - from;
         let (op, node, calls) = match plan.report.get(position) {
             Some(row) => (&*row.op, &*row.node, row.calls.join(",")),
             None => ("OUTPUT", "outputs", String::new()),
@@ -411,16 +420,16 @@ fn launch_traced(worker: &Worker, plan: &Inner, encoded: &mut Encoded) -> Result
         // Writing to a String cannot fail.
         let _ = write!(
             json,
-            "{comma}{{\"name\":{},\"cat\":\"node\",\"ph\":\"X\",\"ts\":{:.3},\"dur\":{:.3},\"pid\":1,\"tid\":1,\
+            "{comma}{{\"name\":{},\"cat\":\"node\",\"ph\":\"X\",\"ts\":{:.3},\"dur\":{:.3},\"pid\":{},\"tid\":1,\
              \"args\":{{\"node\":{},\"calls\":{}}}}}",
             quoted(op),
             from.as_secs_f64() * 1e6,
             took.as_secs_f64() * 1e6,
+            zero.process,
             quoted(node),
             quoted(&calls)
         );
     }
-    json.push_str("],\"displayTimeUnit\":\"ms\"}");
     Ok(json)
 }
 
