@@ -205,8 +205,8 @@ export class Backend {
   allocSize(spec: { type: DType; ne: number[] }): number
   /**
    * Snapshots the graph, checks every node, places intermediates in the backend's shared scratch arena, and gives something
-   * that can run many times. Rejects with ERR_UNSUPPORTED_OP for a node that the device refuses. `fallback` is for a backend that
-   * takes such nodes: not there yet, ERR_UNSUPPORTED.
+   * that can run many times. Rejects with ERR_UNSUPPORTED_OP for a node that the device refuses, unless `fallback` takes it: the
+   * plan then runs in parts on either backend, and `report()` says where and what is copied between them.
    */
   prepare(graph: Graph, options?: { fallback?: Backend }): Promise<Plan>
   createEvent(): Promise<Event>

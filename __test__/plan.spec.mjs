@@ -116,3 +116,27 @@ test('a disposed plan refuses, a run in flight finishes', async () => {
   await rejection(() => plan.run({ x, y }), 'ERR_DISPOSED')
   assert.deepEqual([...(await running).z], [11, 22, 33, 44])
 })
+
+test('a graph over two backends', async () => {
+  const other = await Backend.open({ device: use.backend.name })
+  const graph = new Graph()
+  const a = graph.input('a', 'f32', [4])
+  const kept = await other.createTensor({ type: 'f32', ne: [4], name: 'kept' })
+  const stored = graph.cpy(graph.mul(a, a), graph.tensor(kept))
+  graph.output('z', graph.add(stored, a))
+  await rejection(() => use.backend.prepare(graph), 'ERR_INVALID_ARG')
+  const plan = await use.backend.prepare(graph, { fallback: other })
+  assert.deepEqual(plan.report().map(({ op, note }) => [op, note]), [
+    ['MUL', null],
+    ['CPY', `node_1 copied from ${use.backend.name}`],
+    ['ADD', `kept copied from ${use.backend.name}`],
+  ])
+  const runs = [1, 2, 3].map((n) => plan.run({ a: x.map((v) => v * n) }))
+  for (const [i, run] of runs.entries()) assert.deepEqual((await run).z, x.map((v) => (v * (i + 1)) ** 2 + v * (i + 1)))
+  assert.deepEqual(await kept.read(), x.map((v) => (v * 3) ** 2))
+  await plan.run({ a: x }, { trace: true })
+  assert.deepEqual(new Set(JSON.parse(plan.trace()).traceEvents.map((event) => event.pid)), new Set([1, 2]))
+  await rejection(() => use.backend.prepare(graph, { fallback: {} }), 'ERR_INVALID_ARG')
+  await other.close()
+  await rejection(() => plan.run({ a: x }), 'ERR_DISPOSED')
+})

@@ -172,7 +172,8 @@ class Backend extends Handle {
     // The snapshot is taken now, whenever it is this call's turn.
     const snapshot = Graph.native(graph).snapshot()
     const other = fallback && nativeOf(fallback)
-    return make(Plan, await this.#call((backend) => backend.prepare(snapshot, other)), this)
+    const prepared = this.#turns.callAfter(fallback?.turns, () => nativeOf(this).prepare(snapshot, other))
+    return Plan.over(make(Plan, await settle(prepared), this), fallback)
   }
 
   async createEvent() {

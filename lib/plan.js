@@ -13,6 +13,13 @@ class Plan extends Handle {
   static shown = ['inputs', 'outputs', 'scratchBytes']
   #inputs
   #outputs
+  /** The backend that parts of it may run on. */
+  #fallback
+
+  static over(plan, fallback) {
+    plan.#fallback = fallback
+    return plan
+  }
 
   get scratchBytes() {
     return nativeOf(this).scratchBytes
@@ -65,7 +72,7 @@ class Plan extends Handle {
     const { turns } = backendOf(this)
     const submit = async (token) => {
       if (token !== undefined) run.cancel(token)
-      const output = await settle(turns.call(() => run.submit()))
+      const output = await settle(turns.callAfter(this.#fallback?.turns, () => run.submit()))
       try {
         return await this.#collect(output, targets)
       } finally {
@@ -134,6 +141,16 @@ class Plan extends Handle {
       results.push([name, target])
     }
     return Object.fromEntries(results)
+  }
+
+  async [Symbol.asyncDispose]() {
+    await super[Symbol.asyncDispose]()
+    try {
+      // The other backend's share of the memory goes back as well.
+      await this.#fallback?.synchronize()
+    } catch (error) {
+      if (error.code !== 'ERR_DISPOSED') throw error
+    }
   }
 
   report() {

@@ -22,6 +22,16 @@ class Turns {
     return this.hold(async () => [submit()]).then(([result]) => result)
   }
 
+  /** As `call`, when the earlier calls on another backend, if there is one, were handed over as well. */
+  callAfter(other, submit) {
+    if (!other?.busy) return this.call(submit)
+    const handOver = async () => {
+      await other.call(async () => {})
+      return [submit()]
+    }
+    return this.hold(handOver).then(([result]) => result)
+  }
+
   /** Runs `handOver` in its turn; later calls wait until it has settled. */
   hold(handOver) {
     const turn = this.#last === null ? handOver() : this.#last.then(handOver)

@@ -15,7 +15,7 @@ use napi_derive::napi;
 use crate::buffer::{DeviceBuffer, HostBuffer};
 use crate::convert;
 use crate::device::{self, DeviceInfo};
-use crate::error::{OrJs, to_js};
+use crate::error::OrJs;
 use crate::event::Event;
 use crate::graph::Graph;
 use crate::plan::Plan;
@@ -210,11 +210,7 @@ impl Backend {
     #[napi(catch_unwind, ts_return_type = "Promise<Plan>")]
     pub fn prepare<'env>(&self, env: &'env Env, graph: &Graph, fallback: Option<&Backend>) -> Result<Object<'env>> {
         let snapshot = graph.inner.borrow().clone();
-        if fallback.is_some() {
-            let reason = "plans that run on two backends do not exist yet".to_owned();
-            return Err(to_js(env, &Error::Unsupported { what: "options.fallback".to_owned(), reason }));
-        }
-        let options = PrepareOptions::default();
+        let options = PrepareOptions { fallback: fallback.map(|other| other.inner.clone()), ..Default::default() };
         promise(env, |done| self.inner.prepare(snapshot, options, done), |_, inner| Ok(Plan { inner }))
     }
 
