@@ -39,8 +39,6 @@ const SECTIONS = {
       await run('cargo', ['test', '--workspace', '--locked', '--test', 'golden', '--', '--nocapture'], { CANN_NODE_HOST_SOC: soc })
     }
   },
-  // Hostile files, graphs and ranges for a few seconds each; long runs are made by hand (docs/reliability.md).
-  fuzz: () => run('cargo', ['run', '--release', '--locked', '--manifest-path', 'fuzz/Cargo.toml', '--', '--smoke']),
   types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
   tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
   golden: async () => {

@@ -292,7 +292,7 @@ fn plan_nodes(graph: &Graph, backend: &Backend, trail: &mut Trail) -> bool {
 fn prepare_and_run(graph: Graph, supported: bool, bytes: &mut Bytes, trail: &mut Trail) -> bool {
     let names: Vec<&str> = graph.nodes().iter().filter(|n| n.leaf.is_none()).map(|n| n.op.name).collect();
     let names = names.join(" ");
-    let options = PrepareOptions { capture: Some(bytes.one_in(2)) };
+    let options = PrepareOptions { capture: Some(bytes.one_in(2)), ..PrepareOptions::default() };
     let plan = match wait(|done| backend().prepare(graph, options, done)) {
         Ok(plan) => plan,
         Err(error) => {
