@@ -130,15 +130,19 @@ fn all_experts(
         let x = x.narrow(2, first, len).reshaped(&[k, rows]);
         // Packed for this many tokens, so that experts follow each other in whole steps of `rows`.
         let results = results.view(&[m, rows, count], &[4, m * 4, m * rows * 4], 0);
-        for e in 0..count {
-            let out = results.at(2, e);
-            match &weights {
-                Some(weights) => {
-                    let batch = |t: &TensorArg| t.view(&[t.ne[0], t.ne[1], 1, 1], &[t.nb[0], t.nb[1], 4, 4], 0);
+        match &weights {
+            Some(weights) if takes_group(lower, &x, weights) => grouped(lower, &x, weights, &results)?,
+            Some(weights) => {
+                let batch = |t: &TensorArg| t.view(&[t.ne[0], t.ne[1], 1, 1], &[t.nb[0], t.nb[1], 4, 4], 0);
+                for e in 0..count {
                     let weight = weights.at(3, 0).at(2, e).permuted(&[1, 0]);
-                    product(lower, &batch(&x), &batch(&weight), &batch(&out))?;
+                    product(lower, &batch(&x), &batch(&weight), &batch(&results.at(2, e)))?;
                 }
-                None => multiply_quantised(lower, &x, &QuantWeight::of(experts, e, 0)?, &out)?,
+            }
+            None => {
+                for e in 0..count {
+                    multiply_quantised(lower, &x, &QuantWeight::of(experts, e, 0)?, &results.at(2, e))?;
+                }
             }
         }
         super::steps::listed(len * used)?;
@@ -151,6 +155,33 @@ fn all_experts(
         lower.call(AclOp::aclnnAdd, [places.into(), ids.narrow(1, first, len).into(), scale, index.clone().into()])?;
         lower.gather(&results.view(&[m, rows * count], &[4, m * 4], 0), &index, &out.narrow(2, first, len))?;
         first += len;
+    }
+    Ok(())
+}
+
+/// Matrices that one call of GroupedMatmul takes.
+const MOST_GROUPED: i64 = 128;
+
+/// Whether the products of all experts may be one call: it wants one type for all, and matrices whose transposition shows.
+fn takes_group(lower: &Lower, x: &TensorArg, weights: &TensorArg) -> bool {
+    let float = x.dtype == ACL_FLOAT && weights.dtype == ACL_FLOAT && lower.caps.f32_matmul;
+    float && lower.caps.api.has_op(AclOp::aclnnGroupedMatmulV2) && weights.ne[..2].iter().chain(&x.ne).all(|n| *n > 1)
+}
+
+/// The rows of `x` times every expert, side by side.
+fn grouped(lower: &mut Lower, x: &TensorArg, weights: &TensorArg, results: &TensorArg) -> Result<(), Unsupported> {
+    let count = results.ne[2];
+    for first in (0..count).step_by(MOST_GROUPED as usize) {
+        let experts = first..count.min(first + MOST_GROUPED);
+        let weight = |e| weights.at(3, 0).at(2, e).permuted(&[1, 0]);
+        let lists = [
+            Arg::Tensors(experts.clone().map(|_| x.clone()).collect()),
+            Arg::Tensors(experts.clone().map(weight).collect()),
+        ];
+        // No bias, no quantisation, no group list: each product stands for itself (group type -1).
+        let none = std::iter::repeat_n(Arg::NoTensors, 5).chain([Arg::NoInts, Arg::I64(0), Arg::I64(-1)]);
+        let outputs = Arg::Tensors(experts.map(|e| results.at(2, e)).collect());
+        lower.call(AclOp::aclnnGroupedMatmulV2, lists.into_iter().chain(none).chain([outputs]))?;
     }
     Ok(())
 }
