@@ -17,38 +17,4 @@ use acl_sys::*;
 
 static TABLE: LazyLock<AclApi> = LazyLock::new(acl_host::api);
 
-macro_rules! exports {
-    (functions { $(fn $group:ident $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)* }
-     operators { $(op $run:ident $size:ident($($oarg:ident: $oty:ty),*);)* }) => {
-        $(
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-                // SAFETY: the same function with the same duties.
-                unsafe { (TABLE.$name)($($arg),*) }
-            }
-        )*
-        $(
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $size(
-                $($oarg: $oty,)*
-                workspaceSize: *mut u64,
-                executor: *mut *mut aclOpExecutor,
-            ) -> aclnnStatus {
-                // SAFETY: as above.
-                unsafe { (TABLE.$size)($($oarg,)* workspaceSize, executor) }
-            }
-
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $run(
-                workspace: *mut c_void,
-                workspaceSize: u64,
-                executor: *mut aclOpExecutor,
-                stream: aclrtStream,
-            ) -> aclnnStatus {
-                // SAFETY: as above.
-                unsafe { (TABLE.$run)(workspace, workspaceSize, executor, stream) }
-            }
-        )*
-    };
-}
-acl_functions!(exports);
+acl_functions!(export_c_names);

@@ -12,6 +12,7 @@
     clippy::too_many_arguments
 )]
 
+mod export;
 mod functions;
 mod load;
 mod stub;
