@@ -2,7 +2,8 @@
 //!
 //! The golden cases are read from the folder in `CANN_NODE_GOLDEN`; without it that test says so and passes.
 
-use std::collections::BTreeMap;
+mod cases;
+
 use std::sync::Arc;
 
 use acl_sys::AclOp;
@@ -13,152 +14,23 @@ use cann_backend::lower::{Arg, Lower, Lowering, Mem, Step, TensorArg, Unsupporte
 use cann_backend::ops::{self, NodeCx, Operand};
 use cann_backend::repack::Layout;
 use gguf::GgmlType;
+use serde_json::Value;
 
 // ---------------------------------------------------------------- the golden cases
 
-/// As much of JSON as the case list uses.
-#[derive(Clone, Debug)]
-enum Json {
-    Null,
-    Bool(bool),
-    Num(f64),
-    Str(String),
-    List(Vec<Json>),
-    Map(BTreeMap<String, Json>),
-}
-
-impl Json {
-    fn parse(text: &mut std::iter::Peekable<std::str::Chars>) -> Json {
-        let skip =
-            |text: &mut std::iter::Peekable<std::str::Chars>| while text.next_if(|c| " ,:\n".contains(*c)).is_some() {};
-        skip(text);
-        match text.next().expect("a value") {
-            '{' => {
-                let mut map = BTreeMap::new();
-                loop {
-                    skip(text);
-                    if text.next_if_eq(&'}').is_some() {
-                        return Json::Map(map);
-                    }
-                    let Json::Str(key) = Json::parse(text) else { panic!("a key is a string") };
-                    map.insert(key, Json::parse(text));
-                }
-            }
-            '[' => {
-                let mut list = vec![];
-                loop {
-                    skip(text);
-                    if text.next_if_eq(&']').is_some() {
-                        return Json::List(list);
-                    }
-                    list.push(Json::parse(text));
-                }
-            }
-            '"' => {
-                let mut out = String::new();
-                while let Some(c) = text.next_if(|c| *c != '"') {
-                    out.push(if c == '\\' { text.next().expect("an escape") } else { c });
-                }
-                text.next();
-                Json::Str(out)
-            }
-            first => {
-                let mut word = String::from(first);
-                while let Some(c) = text.next_if(|c| c.is_ascii_alphanumeric() || "+-.".contains(*c)) {
-                    word.push(c);
-                }
-                match word.as_str() {
-                    "null" => Json::Null,
-                    "true" => Json::Bool(true),
-                    "false" => Json::Bool(false),
-                    number => Json::Num(number.parse().unwrap_or_else(|_| panic!("a number, not {number}"))),
-                }
-            }
+/// What a user has to say about a result: the rest is inferred.
+fn given(op: &str, record: &Value) -> ResultSpec {
+    let ne = || Some(cases::ints(&record["ne"]));
+    match op {
+        "VIEW" => {
+            let nb = cases::ints(&record["nb"]).iter().map(|n| *n as u64).collect();
+            ResultSpec { ne: ne(), nb: Some(nb), ty: None }
         }
+        // ggml takes the type of the columns as an argument.
+        "IM2COL" => ResultSpec { ty: GgmlType::from_name(record["type"].as_str().unwrap()), ..ResultSpec::default() },
+        "RESHAPE" | "CONT" | "REPEAT" | "UPSCALE" | "FILL" => ResultSpec { ne: ne(), ..ResultSpec::default() },
+        _ => ResultSpec::default(),
     }
-
-    fn get(&self, key: &str) -> &Json {
-        match self {
-            Json::Map(map) => map.get(key).unwrap_or(&Json::Null),
-            _ => &Json::Null,
-        }
-    }
-
-    fn list(&self) -> &[Json] {
-        match self {
-            Json::List(list) => list,
-            _ => &[],
-        }
-    }
-
-    fn num(&self) -> f64 {
-        match self {
-            Json::Num(v) => *v,
-            Json::Str(s) if s == "inf" => f64::INFINITY,
-            Json::Str(s) if s == "-inf" => f64::NEG_INFINITY,
-            _ => panic!("a number, not {self:?}"),
-        }
-    }
-
-    fn str(&self) -> Option<&str> {
-        match self {
-            Json::Str(s) => Some(s),
-            _ => None,
-        }
-    }
-
-    fn ints(&self) -> Vec<i64> {
-        self.list().iter().map(|v| v.num() as i64).collect()
-    }
-}
-
-/// The graph of a case, and for each of its nodes the record in the file.
-fn build(case: &Json) -> Result<(Graph, Vec<Json>), String> {
-    let mut graph = Graph::new();
-    let mut records = vec![];
-    let ty = |record: &Json| GgmlType::from_name(record.get("type").str().unwrap()).unwrap();
-    for leaf in case.get("leaves").list() {
-        let id = leaf.get("id").num();
-        graph.input(&format!("leaf {id}"), ty(leaf), &leaf.get("ne").ints()).map_err(|e| e.to_string())?;
-        records.push(leaf.clone());
-    }
-    for record in case.get("nodes").list() {
-        let op = record.get("sub").str().or(record.get("op").str()).unwrap();
-        let src: Vec<Option<NodeId>> = record
-            .get("src")
-            .list()
-            .iter()
-            .map(|s| if let Json::Num(id) = s { Some(NodeId(*id as u32)) } else { None })
-            .collect();
-        let mut params = Params::default();
-        if let Json::Map(map) = record.get("params") {
-            for (name, value) in map {
-                let value = match value {
-                    Json::Bool(b) => Param::Bool(*b),
-                    Json::Str(s) if !s.ends_with("inf") => Param::Str(s.clone()),
-                    Json::List(list) => Param::Nums(list.iter().map(Json::num).collect()),
-                    number => Param::Num(number.num()),
-                };
-                params = params.set(name, value);
-            }
-        }
-        let mut result = ResultSpec::default();
-        match op {
-            "VIEW" => {
-                let from = graph.node(src[0].unwrap()).offset;
-                params = params.num("offset", record.get("view_offs").num() - from as f64);
-                result.ne = Some(record.get("ne").ints());
-                result.nb = Some(record.get("nb").ints().iter().map(|n| *n as u64).collect());
-            }
-            // ggml takes the type of the columns as an argument.
-            "IM2COL" => result.ty = Some(ty(record)),
-            "RESHAPE" | "CONT" | "REPEAT" | "UPSCALE" | "FILL" => result.ne = Some(record.get("ne").ints()),
-            _ => {}
-        }
-        graph.op(op, &src, params, result).map_err(|e| format!("{op}: {e}"))?;
-        records.push(record.clone());
-    }
-    Ok((graph, records))
 }
 
 #[test]
@@ -167,26 +39,25 @@ fn golden_shapes() {
         println!("skipped: CANN_NODE_GOLDEN names no folder with cases.jsonl");
         return;
     };
-    let text = std::fs::read_to_string(std::path::Path::new(&folder).join("cases.jsonl")).unwrap();
-    let (mut cases, mut wrong) = (0, vec![]);
-    for line in text.lines() {
-        let case = Json::parse(&mut line.chars().peekable());
-        let name = case.get("name").str().unwrap();
-        cases += 1;
-        match build(&case) {
+    let list = cases::load(std::path::Path::new(&folder));
+    assert!(!list.is_empty());
+    let mut wrong = vec![];
+    for case in &list {
+        let name = case["name"].as_str().unwrap();
+        match cases::build_with(case, given) {
             Err(e) => wrong.push(format!("{name}: {e}")),
-            Ok((graph, records)) => {
-                for (node, record) in graph.nodes().iter().zip(&records) {
+            Ok(graph) => {
+                let records = ["leaves", "nodes"].iter().flat_map(|part| case[part].as_array().unwrap());
+                for (node, record) in graph.nodes().iter().zip(records) {
                     // ggml's in-place forms keep the strides of their source; here results are new and packed.
                     let nb: Vec<i64> = node.nb.iter().map(|n| *n as i64).collect();
-                    let strides = nb == record.get("nb").ints()
-                        || node.root.index() == 0 && record.get("view_src").ints().is_empty();
-                    let in_place = matches!(record.get("view_src"), Json::Num(_)) && node.is_contiguous();
-                    let same =
-                        Some(node.ty.name()) == record.get("type").str() && node.ne.to_vec() == record.get("ne").ints();
+                    let strides = nb == cases::ints(&record["nb"]) || node.root.index() == 0;
+                    let in_place = record["view_src"].is_number() && node.is_contiguous();
+                    let same = Some(node.ty.name()) == record["type"].as_str()
+                        && node.ne.to_vec() == cases::ints(&record["ne"]);
                     if !same || !(strides || in_place) {
                         wrong.push(format!(
-                            "{name}: {} is {} {:?} {nb:?}, not {record:?}",
+                            "{name}: {} is {} {:?} {nb:?}, not {record}",
                             node.op.name, node.ty, node.ne
                         ));
                     }
@@ -194,7 +65,7 @@ fn golden_shapes() {
             }
         }
     }
-    println!("{cases} cases, {} wrong", wrong.len());
+    println!("{} cases, {} wrong", list.len(), wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n"));
 }
 

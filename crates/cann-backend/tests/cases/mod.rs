@@ -1,4 +1,5 @@
 //! Golden cases as graphs (the format is `__test__/golden/README.md`'s).
+#![allow(dead_code)]
 
 use std::collections::HashMap;
 
@@ -35,8 +36,17 @@ fn param(v: &Value) -> Option<Param> {
     })
 }
 
-/// Builds a case's graph; ids are the file's.
+/// Builds a case's graph, type and shape of every result given as the file has them.
 pub fn build(case: &Value) -> Result<Graph, Error> {
+    build_with(case, |_, node| ResultSpec {
+        ty: GgmlType::from_name(node["type"].as_str().unwrap()),
+        ne: Some(ints(&node["ne"])),
+        nb: Some(ints(&node["nb"]).iter().map(|n| *n as u64).collect()),
+    })
+}
+
+/// Builds a case's graph; `result` says what is given about the result of an operator's record.
+pub fn build_with(case: &Value, result: impl Fn(&str, &Value) -> ResultSpec) -> Result<Graph, Error> {
     let mut graph = Graph::new();
     let mut ids: HashMap<i64, NodeId> = HashMap::new();
     for leaf in case["leaves"].as_array().unwrap() {
@@ -62,12 +72,7 @@ pub fn build(case: &Value) -> Result<Graph, Error> {
             let offset = node["view_offs"].as_u64().unwrap_or(0);
             params = params.num("offset", (offset - root) as f64);
         }
-        let result = ResultSpec {
-            ty: GgmlType::from_name(node["type"].as_str().unwrap()),
-            ne: Some(ints(&node["ne"])),
-            nb: Some(ints(&node["nb"]).iter().map(|n| *n as u64).collect()),
-        };
-        let id = graph.op(op, &src, params, result)?;
+        let id = graph.op(op, &src, params, result(op, node))?;
         ids.insert(node["id"].as_i64().unwrap(), id);
     }
     graph.output("out", ids[&case["output"]["id"].as_i64().unwrap()])?;
