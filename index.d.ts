@@ -411,8 +411,9 @@ export class Plan implements Releasable {
   readonly inputs: string[]
   readonly outputs: string[]
   /**
-   * Runs the graph. Runs of one backend execute in the order they were called; inputs are copied before the call returns. An
-   * input may be a device tensor. `outputs` names what is read back ([] for nothing), `into` reads into the caller's arrays,
+   * Runs the graph. Runs of one backend execute in the order they were called; inputs are copied before the call returns. What
+   * is beyond 4 MiB of them is copied in slices over several ticks, and must stay attached and unchanged until the promise
+   * settles, and the plan undisposed. An input may be a device tensor. `outputs` names what is read back ([] for nothing), `into` reads into the caller's arrays,
    * `outputTo` leaves results in device tensors for the next plan. Aborted before its start a run never starts; later,
    * the promise rejects at once with signal.reason and the device finishes the node it is in.
    */

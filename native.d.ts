@@ -108,6 +108,8 @@ export declare class Plan {
 /** One run being set up. Dropping it without `submit` gives its staging back. */
 export declare class Run {
   input(name: string, data: Uint8Array): void
+  /** A part of an input; parts come in order. */
+  inputPart(name: string, offset: number, data: Uint8Array): void
   inputTensor(name: string, tensor: Tensor): void
   outputs(names: Array<string>): void
   outputTo(name: string, tensor: Tensor): void

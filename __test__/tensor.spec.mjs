@@ -110,6 +110,48 @@ test('a large array that is detached on the way is an error, and the backend goe
   tensor.dispose()
 })
 
+test('large inputs of a run take turns; order, the caller\'s memory and errors are as with small ones', async () => {
+  const n = 4 << 20
+  const graph = new Graph()
+  const [a, b] = [graph.input('a', 'f32', [n]), graph.input('b', 'f32', [n])]
+  const rows = graph.input('rows', 'i32', [2 << 20])
+  graph.output('sum', graph.view(graph.add(a, b), [2], undefined, (n - 2) * 4))
+  graph.output('picked', graph.view(graph.op('GET_ROWS', [graph.reshape(a, [1, n]), rows]), [2], undefined, 0))
+  const plan = await use.backend.prepare(graph)
+  const given = (value) => ({ a: new Float32Array(n).fill(value), b: new Float32Array(n).fill(1), rows: new Int32Array(2 << 20).fill(5) })
+  const small = new Graph()
+  small.output('y', small.scale(small.input('x', 'f32', [2]), { s: 2 }))
+  const next = await use.backend.prepare(small)
+
+  const order = []
+  let turns = 0
+  const timer = setInterval(() => turns++, 0)
+  const x = Float32Array.of(3, 4)
+  const runs = [plan.run(given(1)), next.run({ x }), plan.run(given(2))].map((run, i) => run.finally(() => order.push(i)))
+  x.fill(0)
+  const [first, middle, last] = await Promise.all(runs)
+  clearInterval(timer)
+  assert.ok(turns > 0)
+  assert.deepEqual(order, [0, 1, 2])
+  assert.deepEqual([...first.sum, ...first.picked, ...middle.y, ...last.sum], [2, 2, 1, 1, 6, 8, 3, 3])
+
+  const gone = given(3)
+  const lost = plan.run(gone)
+  structuredClone(gone.b.buffer, { transfer: [gone.b.buffer] })
+  await rejection(() => lost, 'ERR_INVALID_ARG')
+  const wrong = given(3)
+  wrong.rows[wrong.rows.length - 1] = n
+  await rejection(() => plan.run(wrong), 'ERR_INVALID_ARG')
+  const reason = new Error('enough')
+  const abort = new AbortController()
+  const aborted = plan.run(given(3), { signal: abort.signal })
+  abort.abort(reason)
+  await assert.rejects(aborted, (error) => error === reason)
+  assert.deepEqual([...(await plan.run(given(4))).sum], [5, 5])
+  plan.dispose()
+  next.dispose()
+})
+
 test('large results take turns, from tensors and from plans', async () => {
   const n = 6 << 20
   const tensor = await make('i32', [n])

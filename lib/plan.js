@@ -6,8 +6,28 @@ const { invalid, settle } = require('./errors.js')
 const { allocate, checkTarget, fill, toBytes } = require('./data.js')
 const { Handle, backendOf, nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
+const { AT_ONCE_BYTES, SLICE_BYTES, nextTurn } = require('./turns.js')
 
 const list = (names) => (names.length ? names.map((name) => `'${name}'`).join(', ') : 'none')
+
+/** Gives a run its large inputs, a slice in a turn of the event loop, then queues it: the promise of its output, in an array. */
+async function handOver(run, large, signal) {
+  try {
+    for (const { name, bytes, nbytes } of large) {
+      for (let at = 0; at < nbytes; at += SLICE_BYTES) {
+        if (at > 0) await nextTurn()
+        if (signal?.aborted) throw signal.reason
+        if (bytes.byteLength !== nbytes) throw invalid('data that stays attached until the run is over', `inputs.${name}`, bytes)
+        run.inputPart(name, at, bytes.subarray(at, Math.min(at + SLICE_BYTES, nbytes)))
+      }
+      await nextTurn()
+    }
+    return [run.submit()]
+  } catch (error) {
+    run.abandon()
+    throw error
+  }
+}
 
 class Plan extends Handle {
   static shown = ['inputs', 'outputs', 'scratchBytes']
@@ -60,8 +80,9 @@ class Plan extends Handle {
     if (signal?.aborted) throw signal.reason
 
     const run = nativeOf(this).start()
+    let large
     try {
-      this.#giveInputs(run, inputs)
+      large = this.#giveInputs(run, inputs)
       run.outputs([...targets.keys()])
       for (const [name, tensor] of Object.entries(outputTo)) run.outputTo(name, nativeOf(tensor))
       if (trace) run.trace(true)
@@ -72,7 +93,11 @@ class Plan extends Handle {
     const { turns } = backendOf(this)
     const submit = async (token) => {
       if (token !== undefined) run.cancel(token)
-      const output = await settle(turns.callAfter(this.#fallback?.turns, () => run.submit()))
+      const other = this.#fallback?.turns
+      const handed = large.length
+        ? turns.holdAfter(other, () => handOver(run, large, signal)).then(([result]) => result)
+        : turns.callAfter(other, () => run.submit())
+      const output = await settle(handed)
       try {
         return await this.#collect(output, targets)
       } finally {
@@ -108,7 +133,10 @@ class Plan extends Handle {
     return targets
   }
 
+  /** Gives what is copied at once; what is too much for that comes back. */
   #giveInputs(run, inputs) {
+    const large = []
+    let atOnce = 0
     const ports = this.#inputPorts()
     for (const name of Object.keys(inputs)) {
       if (!ports.has(name)) throw invalid(`an input (${list([...ports.keys()])})`, 'a name in inputs', name)
@@ -125,8 +153,14 @@ class Plan extends Handle {
       if (bytes.byteLength !== nbytes) {
         throw invalid(`${nbytes} bytes (${type} ${ne.join(' × ')})`, `inputs.${name}`, value)
       }
-      run.input(name, bytes)
+      if (atOnce + nbytes > AT_ONCE_BYTES) {
+        large.push({ name, bytes, nbytes })
+      } else {
+        atOnce += nbytes
+        run.input(name, bytes)
+      }
     }
+    return large
   }
 
   async #collect(output, targets) {

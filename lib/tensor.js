@@ -5,10 +5,8 @@ const check = require('./check.js')
 const { invalid, settle } = require('./errors.js')
 const { allocate, checkTarget, fill, toBytes } = require('./data.js')
 const { Handle, nativeOf, backendOf } = require('./handle.js')
-const { SLICE_BYTES, nextTurn } = require('./turns.js')
+const { AT_ONCE_BYTES, SLICE_BYTES, nextTurn } = require('./turns.js')
 
-/** What is copied before a write returns; more is copied in slices, as index.d.ts says. */
-const AT_ONCE_BYTES = 4 << 20
 /** Slices on their way at a time. */
 const SLICES = 4
 

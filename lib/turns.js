@@ -3,6 +3,8 @@
 // The order of calls on one backend. Native calls are queued in the order they are made, so usually there is nothing to do.
 // Only a large write takes several turns of the event loop to hand over; what is called meanwhile waits for its turn.
 
+/** What is copied before a call returns; more is copied in slices, as index.d.ts says. */
+const AT_ONCE_BYTES = 4 << 20
 /** What one turn of the event loop copies at most: about a millisecond. */
 const SLICE_BYTES = 2 << 20
 
@@ -25,11 +27,15 @@ class Turns {
   /** As `call`, when the earlier calls on another backend, if there is one, were handed over as well. */
   callAfter(other, submit) {
     if (!other?.busy) return this.call(submit)
-    const handOver = async () => {
-      await other.call(async () => {})
-      return [submit()]
-    }
-    return this.hold(handOver).then(([result]) => result)
+    return this.holdAfter(other, async () => [submit()]).then(([result]) => result)
+  }
+
+  /** As `hold`, when the earlier calls on another backend, if there is one, were handed over as well. */
+  holdAfter(other, handOver) {
+    return this.hold(async () => {
+      if (other?.busy) await other.call(async () => {})
+      return handOver()
+    })
   }
 
   /** Runs `handOver` in its turn; later calls wait until it has settled. */
@@ -47,4 +53,4 @@ class Turns {
 /** Lets the event loop turn once. */
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
 
-module.exports = { SLICE_BYTES, Turns, nextTurn }
+module.exports = { AT_ONCE_BYTES, SLICE_BYTES, Turns, nextTurn }

@@ -108,6 +108,13 @@ impl Run {
         self.builder()?.input(&name, data).or_js(env)
     }
 
+    /// A part of an input; parts come in order.
+    #[napi(catch_unwind)]
+    pub fn input_part(&mut self, env: &Env, name: String, offset: f64, data: &[u8]) -> Result<()> {
+        let offset = convert::bytes(offset, "offset").or_js(env)?;
+        self.builder()?.input_part(&name, offset, data).or_js(env)
+    }
+
     #[napi(catch_unwind)]
     pub fn input_tensor(&mut self, env: &Env, name: String, tensor: &Tensor) -> Result<()> {
         self.builder()?.input_tensor(&name, &tensor.inner).or_js(env)

@@ -9,7 +9,7 @@ use super::relay::{Relay, RelayResult, RelayRun};
 use super::run::{SingleResult, SingleRun, Zero};
 use super::{ReportRow, Single};
 use crate::Done;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 /// A prepared graph. Clones share it; the last one gone gives its memory back on the workers.
@@ -107,7 +107,17 @@ enum RunKind {
 impl RunBuilder {
     /// Gives an input its bytes, in ggml's layout. They are copied now.
     pub fn input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        either!(&mut self.0, RunKind, run => run.input(name, bytes))
+        let info = either!(&self.0, RunKind, run => run.plan.input_info(name));
+        if let Some((ty, ne, whole)) = info.filter(|info| info.2 != bytes.len() as u64) {
+            let expected = format!("{whole} bytes ({} {ne:?}), not {}", ty.name(), bytes.len());
+            return Err(Error::invalid(format!("inputs.{name}"), expected));
+        }
+        self.input_part(name, 0, bytes)
+    }
+
+    /// Gives an input a part of its bytes. Parts come in order and without gaps; what is not complete is missing at [`Self::submit`].
+    pub fn input_part(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<()> {
+        either!(&mut self.0, RunKind, run => run.input(name, offset, bytes))
     }
 
     /// Gives an input the content a device tensor has when the run starts.

@@ -263,7 +263,7 @@ struct Fetch {
 
 /// A run being put together: one of each part's plan.
 pub(super) struct RelayRun {
-    plan: Relay,
+    pub plan: Relay,
     runs: Vec<SingleRun>,
     given: Vec<bool>,
     wanted: Vec<bool>,
@@ -271,20 +271,16 @@ pub(super) struct RelayRun {
 }
 
 impl RelayRun {
-    pub fn input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub fn input(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         let at = self.input_index(name)?;
-        let port = &self.plan.0.inputs[at];
-        if bytes.len() as u64 != port.bytes {
-            let expected = format!("{} bytes ({} {:?}), not {}", port.bytes, port.ty.name(), port.ne, bytes.len());
-            return Err(Error::invalid(format!("inputs.{name}"), expected));
-        }
+        // Each part of the plan that reads it checks and copies it.
         for (leg, run) in self.plan.0.legs.iter().zip(&mut self.runs) {
             if leg.plan.input_info(name).is_some() {
-                run.input(name, bytes)?;
+                run.input(name, offset, bytes)?;
             }
         }
         self.fetches.retain(|fetch| fetch.name != name);
-        self.given[at] = true;
+        self.given[at] = offset + bytes.len() as u64 == self.plan.0.inputs[at].bytes;
         Ok(())
     }
 
@@ -539,13 +535,13 @@ fn supply(worker: &mut Worker, inner: &Inner, at: usize, run: &mut SingleRun, lo
     }
     for (owner, name, bytes) in &load.fetched {
         if *owner != leg.side && leg.plan.input_info(name).is_some() {
-            run.input(name, bytes)?;
+            run.input(name, 0, bytes)?;
         }
     }
     for carried in &leg.carried {
         let bytes = load.results[carried.from].output(&carried.name);
         let bytes = bytes.ok_or_else(|| Error::Internal(format!("no part gave {}", carried.name)))?;
-        run.input(&carried.name, bytes)?;
+        run.input(&carried.name, 0, bytes)?;
     }
     Ok(())
 }

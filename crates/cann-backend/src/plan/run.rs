@@ -65,13 +65,14 @@ impl Held {
 
 /// How an input is given.
 enum Given {
-    Bytes,
+    /// So many bytes of it, from its beginning on.
+    Bytes(u64),
     Tensor(Held),
 }
 
 /// A run being put together on the caller's thread.
 pub(super) struct SingleRun {
-    plan: Single,
+    pub plan: Single,
     slot: Slot,
     given: Vec<Option<Given>>,
     wanted: Vec<bool>,
@@ -110,23 +111,30 @@ impl Single {
 }
 
 impl SingleRun {
-    /// Gives an input its bytes, in ggml's layout. They are copied now.
-    pub fn input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+    /// Gives an input what follows of its bytes, in ggml's layout; `offset` says where that begins. They are copied now.
+    pub fn input(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         let at = self.input_index(name)?;
         let input = &self.plan.0.inputs[at];
-        if bytes.len() as u64 != input.bytes {
+        let end = offset.saturating_add(bytes.len() as u64);
+        let follows = match self.given[at] {
+            Some(Given::Bytes(have)) => offset == have || offset == 0,
+            _ => offset == 0,
+        };
+        if !follows || end > input.bytes {
+            let got = format!("{} from {offset} on", bytes.len());
             return Err(Error::invalid(
                 format!("inputs.{name}"),
-                format!("{} bytes ({} {:?}), not {}", input.bytes, input.ty.name(), input.ne, bytes.len()),
+                format!("{} bytes ({} {:?}) in order, not {got}", input.bytes, input.ty.name(), input.ne),
             ));
         }
-        for bound in &input.indices {
-            bound.check(name, input.ty, bytes)?;
-        }
         if input.used {
-            self.slot.part_mut(input.slot, input.bytes).copy_from_slice(bytes);
+            self.slot.part_mut(input.slot + offset, bytes.len() as u64).copy_from_slice(bytes);
+            if end == input.bytes {
+                let all = self.slot.part(input.slot, input.bytes);
+                input.indices.iter().try_for_each(|bound| bound.check(name, input.ty, all))?;
+            }
         }
-        self.given[at] = Some(Given::Bytes);
+        self.given[at] = Some(Given::Bytes(end));
         Ok(())
     }
 
@@ -196,7 +204,12 @@ impl SingleRun {
 
     /// Queues the run.
     pub fn submit(self, done: Done<SingleResult>) {
-        let missing = self.plan.0.inputs.iter().zip(&self.given).find(|(i, g)| i.used && g.is_none());
+        let lacks = |input: &Input, given: &Option<Given>| match given {
+            None => true,
+            Some(Given::Bytes(have)) => *have < input.bytes,
+            Some(Given::Tensor(_)) => false,
+        };
+        let missing = self.plan.0.inputs.iter().zip(&self.given).find(|(i, given)| i.used && lacks(i, given));
         if let Some((input, _)) = missing {
             return done(Err(missing_input(&input.name, input.ty, input.ne)));
         }
@@ -300,7 +313,7 @@ impl SingleRun {
             Some(Given::Tensor(tensor)) => {
                 return stream.copy_device(input.address, tensor.address, input.bytes);
             }
-            Some(Given::Bytes) => {}
+            Some(Given::Bytes(_)) => {}
             // `submit` checked that every used input is given.
             None => return Err(Error::Internal(format!("input '{}' has no value", input.name))),
         }
