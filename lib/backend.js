@@ -11,7 +11,7 @@ const { Graph, GraphTensor } = require('./graph.js')
 const { Plan } = require('./plan.js')
 const { Tensor } = require('./tensor.js')
 const { Turns } = require('./turns.js')
-const { Weights } = require('./weights.js')
+const { Weights, metadataInTurns } = require('./weights.js')
 
 const POOLS = ['auto', 'vmm', 'buffer', 'priority', 'legacy']
 const CONVERSIONS = ['auto', 'f16', 'q8_0', 'never']
@@ -109,11 +109,12 @@ class Backend extends Handle {
       }
       const names = filter && (await namesOf(path)).filter(keep)
       if (signal?.aborted) throw signal.reason
-      return settle(nativeOf(this).loadWeights(path, names, convert, token, onProgress && report))
+      const loaded = await settle(nativeOf(this).loadWeights(path, names, convert, token, onProgress && report))
+      return { loaded, metadata: await metadataInTurns(loaded) }
     }
     const off = signal && onAbort(signal, stop)
     try {
-      const loaded = await abortable(signal, start, (late) => late.dispose())
+      const { loaded, metadata } = await abortable(signal, start, (late) => late.loaded.dispose())
       if (thrown !== undefined) loaded.dispose()
       else if (onProgress !== undefined && open && !(last && last.bytesDone >= last.bytesTotal)) {
         // The last report was still on its way.
@@ -121,7 +122,7 @@ class Backend extends Handle {
         report(last ? { ...last, bytesDone: last.bytesTotal } : { bytesDone: bytes, bytesTotal: bytes, tensor: names.at(-1) ?? '' })
       }
       if (thrown !== undefined) throw thrown.error
-      return make(Weights, loaded, this)
+      return Weights.over(make(Weights, loaded, this), metadata)
     } catch (error) {
       throw thrown === undefined || signal?.aborted ? error : thrown.error
     } finally {

@@ -10,41 +10,23 @@ const { nextTurn } = require('./turns.js')
 /** Texts that are turned into strings at a time: one or two milliseconds. */
 const SLICE_TEXTS = 4096
 
-/** Metadata as an object, piece by piece. Keys come from a file: '__proto__' is a name like any other. */
-function* pieces(file) {
+/** Metadata as an object. A vocabulary is large: the event loop turns between pieces. Keys are a file's: '__proto__' is one like any other. */
+async function metadataInTurns(file) {
   const list = file.metadata()
   const entries = []
   for (let i = 0; i < list.length; i += 2) {
     const key = list[i]
-    entries.push([key, list[i + 1] ?? (yield* texts(file, key))])
+    entries.push([key, list[i + 1] ?? (await textsInTurns(file, key))])
   }
   return Object.fromEntries(entries)
 }
 
-function* texts(file, key) {
+async function textsInTurns(file, key) {
   const all = []
   for (;;) {
     const some = file.texts(key, all.length, SLICE_TEXTS)
     all.push(...some)
     if (some.length < SLICE_TEXTS) return all
-    yield
-  }
-}
-
-function metadataNow(file) {
-  const work = pieces(file)
-  for (;;) {
-    const { done, value } = work.next()
-    if (done) return value
-  }
-}
-
-/** The same, with turns of the event loop between the pieces. */
-async function metadataInTurns(file) {
-  const work = pieces(file)
-  for (;;) {
-    const { done, value } = work.next()
-    if (done) return value
     await nextTurn()
   }
 }
@@ -55,9 +37,13 @@ class Weights extends Handle {
   #names
   #tensors = new Map()
 
-  /** Made at first use: a vocabulary is large. */
+  static over(weights, metadata) {
+    weights.#metadata = metadata
+    return weights
+  }
+
   get metadata() {
-    return (this.#metadata ??= metadataNow(nativeOf(this)))
+    return this.#metadata
   }
 
   get names() {
@@ -89,4 +75,4 @@ async function readGguf(path) {
   return { version: file.version, metadata: await metadataInTurns(file), tensors: file.tensors() }
 }
 
-module.exports = { Weights, readGguf }
+module.exports = { Weights, metadataInTurns, readGguf }
