@@ -1,11 +1,12 @@
 'use strict'
 
 const { Backend, driverReport, listDevices } = require('./lib/backend.js')
+const { native } = require('./lib/binding.js')
 const { DeviceBuffer, HostBuffer } = require('./lib/buffers.js')
 const { CannError } = require('./lib/errors.js')
 const { Event } = require('./lib/event.js')
 const { Graph, GraphTensor } = require('./lib/graph.js')
-const { onLog } = require('./lib/log.js')
+const { logOf } = require('./lib/log.js')
 const { Plan } = require('./lib/plan.js')
 const { Tensor } = require('./lib/tensor.js')
 const { Weights, readGguf } = require('./lib/weights.js')
@@ -21,8 +22,8 @@ module.exports = {
   Plan,
   Tensor,
   Weights,
-  driverReport,
-  listDevices,
-  onLog,
-  readGguf,
+  driverReport: () => driverReport(native),
+  listDevices: () => listDevices(native),
+  onLog: logOf((level, listener) => native().setLogListener(level, listener)),
+  readGguf: (path) => readGguf(native, path),
 }

@@ -10,7 +10,7 @@ const isReason = (reason) => (error) => error === reason
 
 test('aborted before: exactly the reason, and nothing is queued', async () => {
   const plan = await use.backend.prepare(addGraph())
-  const before = use.backend.stats().queue.submitted
+  const before = (await use.backend.stats()).queue.submitted
   for (const reason of [new Error('no'), 'text', 0, null]) {
     await assert.rejects(
       plan.run(inputs, { signal: AbortSignal.abort(reason) }),
@@ -18,7 +18,7 @@ test('aborted before: exactly the reason, and nothing is queued', async () => {
     )
   }
   await assert.rejects(plan.run(inputs, { signal: AbortSignal.abort() }), { name: 'AbortError' })
-  assert.equal(use.backend.stats().queue.submitted, before)
+  assert.equal((await use.backend.stats()).queue.submitted, before)
   plan.dispose()
 })
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Backend, Graph } from '../index.mjs'
+import { Backend, Graph } from './helpers/api.mjs'
 import { addGraph, program, rejection, withBackend } from './helpers/index.mjs'
 
 const use = withBackend()
@@ -28,14 +28,14 @@ test('a number of threads that is none', async () => {
 
 test('stats add up', async () => {
   const { backend } = use
-  const before = backend.stats()
+  const before = await backend.stats()
   const buffer = await backend.allocBuffer(4096)
-  const during = backend.stats()
+  const during = await backend.stats()
   assert.equal(during.buffers.count, before.buffers.count + 1)
   assert.ok(during.buffers.bytes >= before.buffers.bytes + 4096)
   buffer.dispose()
   await backend.synchronize()
-  assert.equal(backend.stats().buffers.count, before.buffers.count)
+  assert.equal((await backend.stats()).buffers.count, before.buffers.count)
   assert.equal(during.queue.capacity, 1024)
 })
 
@@ -45,13 +45,13 @@ test('bytes of a tensor', () => {
   assert.ok(backend.allocSize({ type: 'q8_0', ne: [32, 1] }) >= 34)
 })
 
-test('what is supported, and why not', () => {
+test('what is supported, and why not', async () => {
   const { backend } = use
   const graph = new Graph()
   const sum = graph.add(graph.input('x', 'f32', [64]), graph.input('y', 'f32', [64]))
-  assert.equal(backend.supportsOp(sum), true)
-  assert.equal(backend.explainOp(sum), null)
-  assert.equal(backend.offloadOp(sum), false)
+  assert.equal(await backend.supportsOp(sum), true)
+  assert.equal(await backend.explainOp(sum), null)
+  assert.equal(await backend.offloadOp(sum), false)
 })
 
 test('pools of every kind run the same graph', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { driverReport, listDevices } from '../index.mjs'
+import { driverReport, listDevices } from './helpers/api.mjs'
 import { program } from './helpers/index.mjs'
 
 test('the embedded device is always there', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Backend, Graph } from '../index.mjs'
+import { Backend, Graph } from './helpers/api.mjs'
 import { addGraph, failure, program, rejection, slowPlan } from './helpers/index.mjs'
 
 test('every class has dispose, Symbol.dispose and Symbol.asyncDispose, twice', async () => {
@@ -18,7 +18,7 @@ test('every class has dispose, Symbol.dispose and Symbol.asyncDispose, twice', a
     object[Symbol.dispose]()
     await object[Symbol.asyncDispose]()
   }
-  assert.deepEqual(backend.stats().buffers, { count: 0, bytes: 0 })
+  assert.deepEqual((await backend.stats()).buffers, { count: 0, bytes: 0 })
   await backend[Symbol.asyncDispose]()
   backend[Symbol.dispose]()
 })
@@ -32,7 +32,7 @@ test('disposing of what a run uses: new use is refused, the run finishes, memory
   await rejection(() => target.read(), 'ERR_DISPOSED')
   await running
   await backend.synchronize()
-  assert.equal(backend.stats().buffers.count, 0)
+  assert.equal((await backend.stats()).buffers.count, 0)
   await backend.close()
 })
 
@@ -72,7 +72,7 @@ test('what is forgotten is freed by the garbage collector', async () => {
       gc()
     }
     await backend.synchronize()
-    console.log(backend.stats().buffers.count)
+    console.log((await backend.stats()).buffers.count)
     await backend.close()`
   const { stdout, code, stderr } = await program(text, { args: ['--expose-gc'] })
   assert.equal(code, 0, stderr)

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-import { Backend, CannError, Graph, readGguf } from '../index.mjs'
+import { Backend, CannError, Graph, readGguf } from './helpers/api.mjs'
 import { failure, rejection, root, withBackend } from './helpers/index.mjs'
 
 const use = withBackend()

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Backend } from '../index.mjs'
+import { Backend } from './helpers/api.mjs'
 import { rejection, slowPlan, withBackend } from './helpers/index.mjs'
 
 const use = withBackend()
@@ -12,7 +12,7 @@ test('an event is past when the work before it is', async () => {
   const running = plan.run(inputs)
   const recorded = use.backend.record(event)
   await event.synchronize()
-  assert.equal(event.query(), true)
+  assert.equal(await event.query(), true)
   await Promise.all([running, recorded])
   plan.dispose()
   event.dispose()
@@ -27,6 +27,6 @@ test('another backend waits for it', async () => {
   await use.backend.record(event)
   await second.wait(event)
   await second.synchronize()
-  assert.equal(event.query(), true)
+  assert.equal(await event.query(), true)
   await second.close()
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Graph, GraphTensor } from '../index.mjs'
+import { Graph, GraphTensor } from './helpers/api.mjs'
 import { failure, withBackend } from './helpers/index.mjs'
 
 const use = withBackend()

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Backend, onLog } from '../index.mjs'
+import { Backend, onLog } from './helpers/api.mjs'
 import { addGraph, failure, program } from './helpers/index.mjs'
 
 const settled = () => new Promise((resolve) => setTimeout(resolve, 50))

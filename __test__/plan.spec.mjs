@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Backend, Graph } from '../index.mjs'
+import { Backend, Graph } from './helpers/api.mjs'
 import { addGraph, rejection, withBackend } from './helpers/index.mjs'
 
 const use = withBackend()
@@ -13,11 +13,11 @@ test('prepare, run, report', async () => {
   assert.deepEqual([plan.inputs, plan.outputs], [['x', 'y'], ['z']])
   assert.equal(typeof plan.scratchBytes, 'number')
   assert.deepEqual(await plan.run({ x, y }), { z: Float32Array.of(11, 22, 33, 44) })
-  const [row] = plan.report()
+  const [row] = await plan.report()
   assert.deepEqual([row.op, row.device, row.calls, row.note], ['ADD', use.backend.name, ['aclnnAdd'], null])
-  assert.equal(plan.trace(), null)
+  assert.equal(await plan.trace(), null)
   await plan.run({ x, y }, { trace: true })
-  assert.ok(Array.isArray(JSON.parse(plan.trace()).traceEvents))
+  assert.ok(Array.isArray(JSON.parse(await plan.trace()).traceEvents))
   plan.dispose()
 })
 
@@ -126,7 +126,7 @@ test('a graph over two backends', async () => {
   graph.output('z', graph.add(stored, a))
   await rejection(() => use.backend.prepare(graph), 'ERR_INVALID_ARG')
   const plan = await use.backend.prepare(graph, { fallback: other })
-  assert.deepEqual(plan.report().map(({ op, note }) => [op, note]), [
+  assert.deepEqual((await plan.report()).map(({ op, note }) => [op, note]), [
     ['MUL', null],
     ['CPY', `node_1 copied from ${use.backend.name}`],
     ['ADD', `kept copied from ${use.backend.name}`],
@@ -135,7 +135,7 @@ test('a graph over two backends', async () => {
   for (const [i, run] of runs.entries()) assert.deepEqual((await run).z, x.map((v) => (v * (i + 1)) ** 2 + v * (i + 1)))
   assert.deepEqual(await kept.read(), x.map((v) => (v * 3) ** 2))
   await plan.run({ a: x }, { trace: true })
-  assert.deepEqual(new Set(JSON.parse(plan.trace()).traceEvents.map((event) => event.pid)), new Set([1, 2]))
+  assert.deepEqual(new Set(JSON.parse(await plan.trace()).traceEvents.map((event) => event.pid)), new Set([1, 2]))
   await rejection(() => use.backend.prepare(graph, { fallback: {} }), 'ERR_INVALID_ARG')
   await other.close()
   await rejection(() => plan.run({ a: x }), 'ERR_DISPOSED')

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 
-import { Backend } from '../index.mjs'
+import { Backend } from './helpers/api.mjs'
 import { Llama, argmax } from '../examples/llama-graph.mjs'
 import { localModel } from '../scripts/model.mjs'
 import { readGguf } from '../tools/gguf.mjs'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { inspect } from 'node:util'
 import { test } from 'node:test'
 
-import { Backend, Graph } from '../index.mjs'
+import { Backend, Graph } from './helpers/api.mjs'
 import { rejection, withBackend } from './helpers/index.mjs'
 
 const use = withBackend()

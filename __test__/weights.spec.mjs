@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { test } from 'node:test'
 
-import { readGguf } from '../index.mjs'
+import { readGguf } from './helpers/api.mjs'
 import { writeGguf } from '../tools/gguf.mjs'
 import { failure, rejection, smallModel, withBackend, withFolder } from './helpers/index.mjs'
 
@@ -96,7 +96,7 @@ test('an error of the filter is passed on as it is', async () => {
 test('files that are none are refused and take no memory', async () => {
   const { backend } = use
   await backend.synchronize()
-  const before = backend.stats().buffers
+  const before = (await backend.stats()).buffers
   const path = join(at.folder, 'bad.gguf')
   writeFileSync(path, 'no model at all')
   assert.equal((await rejection(() => backend.loadWeights(path), 'ERR_GGUF')).offset, 0)
@@ -108,7 +108,7 @@ test('files that are none are refused and take no memory', async () => {
   }
   await rejection(() => backend.loadWeights(at.folder), 'ERR_IO')
   await backend.synchronize()
-  assert.deepEqual(backend.stats().buffers, before)
+  assert.deepEqual((await backend.stats()).buffers, before)
 })
 
 test('a signal ends an upload with its reason', async () => {
@@ -150,14 +150,14 @@ test('a larger upload leaves the event loop alone, and can be ended half way', a
   assert.ok(delay.percentile(90) / 1e6 < 25, `${delay.percentile(90) / 1e6} ms`)
   weights.dispose()
   await backend.synchronize()
-  const before = backend.stats().buffers
+  const before = (await backend.stats()).buffers
 
   const control = new AbortController()
   const reason = new Error('half way')
   const onProgress = ({ bytesDone }) => bytesDone > 0 && control.abort(reason)
   await assert.rejects(backend.loadWeights(path, { signal: control.signal, onProgress }), (error) => error === reason)
-  for (let i = 0; i < 100 && backend.stats().buffers.count > before.count; i++) {
+  for (let i = 0; i < 100 && (await backend.stats()).buffers.count > before.count; i++) {
     await new Promise((resolve) => setTimeout(resolve, 10))
   }
-  assert.deepEqual(backend.stats().buffers, before)
+  assert.deepEqual((await backend.stats()).buffers, before)
 })

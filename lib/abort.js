@@ -2,8 +2,6 @@
 
 // AbortSignal: rejects at once and with exactly the signal's reason; the native side stops where it can.
 
-const { native } = require('./binding.js')
-
 /** What is called when a signal fires. One listener for all: a signal may well be shared by a thousand runs. */
 const watchers = new WeakMap()
 
@@ -32,12 +30,13 @@ function onAbort(signal, callback) {
 }
 
 /**
- * Runs `start(token)` under a signal. `discard` gets what it gave when that came too late.
+ * Runs `start(token)` under a signal; `CancelToken` is the class of tokens that `start` wants. `discard` gets what it gave when
+ * that came too late.
  */
-async function abortable(signal, start, discard) {
+async function abortable(signal, CancelToken, start, discard) {
   if (signal === undefined) return start(undefined)
   if (signal.aborted) throw signal.reason
-  const token = new (native().CancelToken)()
+  const token = new CancelToken()
   return new Promise((resolve, reject) => {
     let aborted = false
     const off = onAbort(signal, () => {

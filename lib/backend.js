@@ -1,10 +1,10 @@
 'use strict'
 
 const { abortable, onAbort } = require('./abort.js')
-const { native } = require('./binding.js')
+const { bindingOf, native } = require('./binding.js')
 const check = require('./check.js')
 const { invalid, settle } = require('./errors.js')
-const { Handle, backendOf, make, nativeOf } = require('./handle.js')
+const { Handle, answer, backendOf, checkPeer, homeOf, make, nativeOf } = require('./handle.js')
 const { DeviceBuffer, HostBuffer } = require('./buffers.js')
 const { Event } = require('./event.js')
 const { Graph, GraphTensor } = require('./graph.js')
@@ -22,13 +22,8 @@ class Backend extends Handle {
   #device
   #closing
 
-  static async open(options) {
-    const { device, pool, asyncMode, threads } = check.options(options, ['device', 'pool', 'asyncMode', 'threads'])
-    if (device !== undefined && typeof device !== 'string') check.size(device, 'options.device')
-    if (pool !== undefined) check.oneOf(pool, POOLS, 'options.pool')
-    if (asyncMode !== undefined) check.boolean(asyncMode, 'options.asyncMode')
-    if (threads !== undefined) check.threads(threads, 'options.threads')
-    return make(Backend, await settle(native().Backend.open({ device, pool, asyncMode, threads })))
+  static open(options) {
+    return open(Backend, native, options)
   }
 
   get name() {
@@ -67,7 +62,7 @@ class Backend extends Handle {
     check.string(type, 'spec.type')
     check.extents(ne, 'spec.ne')
     if (name !== undefined) check.string(name, 'spec.name')
-    if (buffer !== undefined) check.instance(buffer, DeviceBuffer, 'spec.buffer')
+    if (buffer !== undefined) checkPeer(buffer, DeviceBuffer, 'spec.buffer', homeOf(this))
     if (offset !== undefined) check.size(offset, 'spec.offset')
     if (offset && buffer === undefined) throw invalid('DeviceBuffer when spec.offset is given', 'spec.buffer', buffer)
     const place = buffer && nativeOf(buffer)
@@ -99,7 +94,8 @@ class Backend extends Handle {
     const stop = () => {
       open = false
     }
-    const start = async (token = new (native().CancelToken)()) => {
+    const { CancelToken, readGguf } = bindingOf(nativeOf(this))
+    const start = async (token = new CancelToken()) => {
       cancel = () => token.cancel()
       const keep = (name) => {
         const answer = filter(name)
@@ -107,14 +103,14 @@ class Backend extends Handle {
         if (typeof answer?.then === 'function') throw invalid('function that answers at once', 'options.filter', filter)
         return answer
       }
-      const names = filter && (await namesOf(path)).filter(keep)
+      const names = filter && (await readGguf(path)).tensors().map((tensor) => tensor.name).filter(keep)
       if (signal?.aborted) throw signal.reason
       const loaded = await settle(nativeOf(this).loadWeights(path, names, convert, token, onProgress && report))
       return { loaded, metadata: await metadataInTurns(loaded) }
     }
     const off = signal && onAbort(signal, stop)
     try {
-      const { loaded, metadata } = await abortable(signal, start, (late) => late.loaded.dispose())
+      const { loaded, metadata } = await abortable(signal, CancelToken, start, (late) => late.loaded.dispose())
       if (thrown !== undefined) loaded.dispose()
       else if (onProgress !== undefined && open && !(last && last.bytesDone >= last.bytesTotal)) {
         // The last report was still on its way.
@@ -132,8 +128,8 @@ class Backend extends Handle {
   }
 
   async copy(src, dst) {
-    check.instance(src, Tensor, 'src')
-    check.instance(dst, Tensor, 'dst')
+    checkPeer(src, Tensor, 'src', homeOf(this))
+    checkPeer(dst, Tensor, 'dst', homeOf(this))
     const from = backendOf(src)
     // What was called on the source's backend before has to be handed over first.
     if (from !== this && from.turns.busy) await from.turns.call(async () => {})
@@ -141,24 +137,23 @@ class Backend extends Handle {
   }
 
   supportsOp(node) {
-    const { graph, id } = place(node)
-    return nativeOf(this).supportsOp(graph, id)
+    return answer(this, () => nativeOf(this).supportsOp(...place(node, this)))
   }
 
   explainOp(node) {
-    const { graph, id } = place(node)
-    return nativeOf(this).explainOp(graph, id)
+    return answer(this, () => nativeOf(this).explainOp(...place(node, this)))
   }
 
   offloadOp(node) {
-    const { graph, id } = place(node)
-    return nativeOf(this).offloadOp(graph, id)
+    return answer(this, () => nativeOf(this).offloadOp(...place(node, this)))
   }
 
   supportsBuffer(buffer) {
-    if (buffer instanceof HostBuffer) return nativeOf(this).supportsHostBuffer(nativeOf(buffer))
-    check.instance(buffer, DeviceBuffer, 'buffer')
-    return nativeOf(this).supportsBuffer(nativeOf(buffer))
+    return answer(this, () => {
+      const host = buffer instanceof HostBuffer
+      const memory = nativeOf(checkPeer(buffer, host ? HostBuffer : DeviceBuffer, 'buffer', homeOf(this)))
+      return host ? nativeOf(this).supportsHostBuffer(memory) : nativeOf(this).supportsBuffer(memory)
+    })
   }
 
   allocSize(spec) {
@@ -169,9 +164,9 @@ class Backend extends Handle {
   async prepare(graph, options) {
     check.instance(graph, Graph, 'graph')
     const { fallback } = check.options(options, ['fallback'])
-    if (fallback !== undefined) check.instance(fallback, Backend, 'options.fallback')
+    if (fallback !== undefined) checkPeer(fallback, Backend, 'options.fallback', homeOf(this))
     // The snapshot is taken now, whenever it is this call's turn.
-    const snapshot = Graph.native(graph).snapshot()
+    const snapshot = Graph.of(graph, nativeOf(this), 'graph').snapshot()
     const other = fallback && nativeOf(fallback)
     const prepared = this.#turns.callAfter(fallback?.turns, () => nativeOf(this).prepare(snapshot, other))
     return Plan.over(make(Plan, await settle(prepared), this), fallback)
@@ -182,12 +177,12 @@ class Backend extends Handle {
   }
 
   async record(event) {
-    check.instance(event, Event, 'event')
+    checkPeer(event, Event, 'event', homeOf(this))
     await this.#call((backend) => backend.record(nativeOf(event)))
   }
 
   async wait(event) {
-    check.instance(event, Event, 'event')
+    checkPeer(event, Event, 'event', homeOf(this))
     const from = backendOf(event)
     if (from !== this && from.turns.busy) await from.turns.call(async () => {})
     await this.#call((backend) => backend.wait(nativeOf(event)))
@@ -198,7 +193,7 @@ class Backend extends Handle {
   }
 
   stats() {
-    return nativeOf(this).stats()
+    return answer(this, () => nativeOf(this).stats())
   }
 
   close() {
@@ -219,23 +214,30 @@ class Backend extends Handle {
   }
 }
 
-function place(node) {
+/** A node as the native backend takes it: graph and number. */
+function place(node, backend) {
   check.instance(node, GraphTensor, 'node')
   const { graph, id } = GraphTensor.place(node)
-  return { graph: Graph.native(graph), id }
+  return [Graph.of(graph, nativeOf(backend), 'node'), id]
 }
 
-async function namesOf(path) {
-  const file = await native().readGguf(path)
-  return file.tensors().map((tensor) => tensor.name)
+// `binding` gives the addon, or what stands for it in another process.
+
+async function open(Class, binding, options) {
+  const { device, pool, asyncMode, threads } = check.options(options, ['device', 'pool', 'asyncMode', 'threads'])
+  if (device !== undefined && typeof device !== 'string') check.size(device, 'options.device')
+  if (pool !== undefined) check.oneOf(pool, POOLS, 'options.pool')
+  if (asyncMode !== undefined) check.boolean(asyncMode, 'options.asyncMode')
+  if (threads !== undefined) check.threads(threads, 'options.threads')
+  return make(Class, await settle(binding().Backend.open({ device, pool, asyncMode, threads })))
 }
 
-async function listDevices() {
-  return settle(native().listDevices())
+async function listDevices(binding) {
+  return settle(binding().listDevices())
 }
 
-async function driverReport() {
-  return settle(native().driverReport())
+async function driverReport(binding) {
+  return settle(binding().driverReport())
 }
 
-module.exports = { Backend, listDevices, driverReport }
+module.exports = { Backend, driverReport, listDevices, open }

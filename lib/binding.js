@@ -23,4 +23,7 @@ function native() {
   return binding
 }
 
-module.exports = { native }
+/** What makes native objects where this one lives: the addon, or what stands for it in another process. */
+const bindingOf = (nativeObject) => nativeObject.home?.binding ?? native()
+
+module.exports = { bindingOf, native }

@@ -3,7 +3,7 @@
 const check = require('./check.js')
 const { settle } = require('./errors.js')
 const { rawBytes } = require('./data.js')
-const { Handle, nativeOf, backendOf } = require('./handle.js')
+const { Handle, answer, nativeOf, backendOf } = require('./handle.js')
 
 class DeviceBuffer extends Handle {
   static shown = ['size', 'device']
@@ -34,13 +34,15 @@ class HostBuffer extends Handle {
   }
 
   write(data, offset = 0) {
-    nativeOf(this).write(rawBytes(data, 'data'), check.size(offset, 'offset'))
+    return answer(this, () => nativeOf(this).write(rawBytes(data, 'data'), check.size(offset, 'offset')))
   }
 
   read(offset = 0, size = undefined) {
-    check.size(offset, 'offset')
-    const bytes = size === undefined ? Math.max(0, this.size - offset) : check.size(size, 'size')
-    return nativeOf(this).read(offset, bytes)
+    return answer(this, () => {
+      check.size(offset, 'offset')
+      const bytes = size === undefined ? Math.max(0, this.size - offset) : check.size(size, 'size')
+      return nativeOf(this).read(offset, bytes)
+    })
   }
 }
 

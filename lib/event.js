@@ -1,11 +1,11 @@
 'use strict'
 
 const { settle } = require('./errors.js')
-const { Handle, nativeOf, backendOf } = require('./handle.js')
+const { Handle, answer, nativeOf, backendOf } = require('./handle.js')
 
 class Event extends Handle {
   query() {
-    return nativeOf(this).query()
+    return answer(this, () => nativeOf(this).query())
   }
 
   async synchronize() {

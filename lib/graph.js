@@ -2,8 +2,8 @@
 
 const { native } = require('./binding.js')
 const check = require('./check.js')
-const { invalid } = require('./errors.js')
-const { nativeOf } = require('./handle.js')
+const { disposed, invalid } = require('./errors.js')
+const { homeOf, nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
 const OPS = require('./ops.js')
 const { toSvg } = require('./graph-svg.js')
@@ -15,12 +15,14 @@ const VIEWS = new Set(['VIEW', 'RESHAPE', 'PERMUTE', 'TRANSPOSE'])
 class GraphTensor {
   #graph
   #id
+  #name
   #info
 
-  constructor(key, graph, id) {
+  constructor(key, graph, id, name) {
     if (key !== KEY) throw new TypeError('GraphTensor objects are made by a Graph, not by new')
     this.#graph = graph
     this.#id = id
+    this.#name = name
   }
 
   static place(node) {
@@ -32,7 +34,7 @@ class GraphTensor {
   }
 
   get name() {
-    return this.#look().name
+    return this.#name ?? this.#look().name
   }
 
   get op() {
@@ -63,28 +65,60 @@ class Graph {
   /** Sources of each node and the outputs, by position: what a picture needs. */
   #edges = []
   #outputs = []
+  /** What was done, for a backend in another process: shapes are inferred here, and there it is done again. */
+  #steps = []
+  /** The process of its tensors, once it has one (see homeOf); null before. */
+  #home = null
+  /** Leaves that stand for a tensor in another process: the native graph's name for each, and the tensor's. */
+  #stands = new Map()
 
   static native(graph) {
     return graph.#native
+  }
+
+  /** The graph as the native object `backend` takes it. */
+  static of(graph, backend, name) {
+    const { home } = backend
+    if (graph.#home !== null && graph.#home !== home) throw invalid('graph over tensors of the same process', name, graph)
+    return home === undefined ? graph.#native : backend.graph(graph, graph.#steps)
   }
 
   input(name, type, ne) {
     check.string(name, 'name')
     check.string(type, 'type')
     check.extents(ne, 'ne')
-    return this.#node(this.#native.input(name, type, ne))
+    const id = this.#native.input(name, type, ne)
+    this.#steps.push(['input', name, type, [...ne]])
+    return this.#node(id)
   }
 
   tensor(t) {
     check.instance(t, Tensor, 't')
-    return this.#node(this.#native.tensor(nativeOf(t)))
+    const home = homeOf(t)
+    if (this.#home !== null && this.#home !== home) throw invalid("Tensor of the same process as the graph's others", 't', t)
+    const tensor = nativeOf(t)
+    const id = home === undefined ? this.#native.tensor(tensor) : this.#stand(tensor)
+    this.#home = home
+    this.#steps.push(['tensor', tensor])
+    return this.#node(id, [], home && t.name)
+  }
+
+  /** A leaf that looks like a tensor of another process. */
+  #stand(tensor) {
+    if (tensor.disposed) throw disposed('the tensor')
+    const name = `\0${this.#stands.size}`
+    const id = this.#native.input(name, tensor.type, tensor.ne)
+    this.#stands.set(name, tensor.name)
+    return id
   }
 
   op(op, src, params, result) {
     check.string(op, 'op')
     if (!Array.isArray(src)) throw invalid('array of GraphTensor or null', 'src', src)
     const ids = src.map((node, i) => (node === null || node === undefined ? -1 : this.#idOf(node, `src[${i}]`)))
-    const id = this.#native.op(op, ids, params && checkParams(params), result && checkResult(result))
+    const given = [params && checkParams(params), result && checkResult(result)]
+    const id = this.#native.op(op, ids, ...given)
+    this.#steps.push(['op', op, ids, ...given.map(copyOf)])
     return this.#node(id, ids.filter((source) => source >= 0))
   }
 
@@ -92,6 +126,7 @@ class Graph {
     check.string(name, 'name')
     const node = this.#idOf(t, 't')
     this.#native.output(name, node)
+    this.#steps.push(['output', name, node])
     this.#outputs.push({ name, node })
   }
 
@@ -100,7 +135,8 @@ class Graph {
   }
 
   toDot() {
-    return this.#native.toDot()
+    const quoted = (name) => name.replace(/["\\]/g, '\\$&')
+    return this.#native.toDot().replace(/\0\d+/g, (name) => quoted(this.#stands.get(name) ?? name))
   }
 
   toSvg() {
@@ -127,8 +163,8 @@ class Graph {
     return this.op('PERMUTE', [x], { axes: Array.isArray(axes[0]) ? axes[0] : axes })
   }
 
-  #node(id, sources = []) {
-    const node = new GraphTensor(KEY, this, id)
+  #node(id, sources = [], name = undefined) {
+    const node = new GraphTensor(KEY, this, id, name)
     this.#nodes.push(node)
     this.#edges.push(sources)
     return node
@@ -140,6 +176,11 @@ class Graph {
     if (graph !== this) throw invalid('GraphTensor of this graph', name, node)
     return id
   }
+}
+
+/** Parameters as they are now: the caller may change the object. */
+function copyOf(values) {
+  return values && Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Array.isArray(value) ? [...value] : value]))
 }
 
 function checkParams(params) {

@@ -5,6 +5,9 @@
 
 const { inspect } = require('node:util')
 
+const check = require('./check.js')
+const { invalid } = require('./errors.js')
+
 const KEY = Symbol('cann-node')
 
 class Handle {
@@ -55,4 +58,21 @@ class Handle {
 /** The only way to an object of these classes. */
 const make = (Class, native, backend) => new Class(KEY, native, backend)
 
-module.exports = { Handle, make, nativeOf: Handle.native, backendOf: Handle.backend }
+const nativeOf = Handle.native
+
+/** The other process that a native object lives in (see host/); undefined is this one. */
+const homeOf = (handle) => nativeOf(handle).home
+
+/** An argument of a class, in the same process as `home`. */
+function checkPeer(value, Class, name, home) {
+  check.instance(value, Class, name)
+  if (homeOf(value) !== home) throw invalid(`${Class.name} of the same process`, name, value)
+  return value
+}
+
+/** What this process knows at once, another is asked for: then it comes as a promise, and so does what the call throws. */
+function answer(handle, call) {
+  return homeOf(handle) === undefined ? call() : (async () => call())()
+}
+
+module.exports = { Handle, answer, backendOf: Handle.backend, checkPeer, homeOf, make, nativeOf }

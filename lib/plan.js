@@ -1,10 +1,11 @@
 'use strict'
 
 const { abortable } = require('./abort.js')
+const { bindingOf } = require('./binding.js')
 const check = require('./check.js')
 const { invalid, settle } = require('./errors.js')
 const { allocate, checkTarget, fill, toBytes } = require('./data.js')
-const { Handle, backendOf, nativeOf } = require('./handle.js')
+const { Handle, answer, backendOf, checkPeer, homeOf, nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
 const { AT_ONCE_BYTES, SLICE_BYTES, nextTurn } = require('./turns.js')
 
@@ -104,7 +105,7 @@ class Plan extends Handle {
         output.release()
       }
     }
-    return abortable(signal, submit)
+    return abortable(signal, signal && bindingOf(nativeOf(this)).CancelToken, submit)
   }
 
   /** What is read back: name to the caller's array, or null for a new one. */
@@ -116,7 +117,7 @@ class Plan extends Handle {
     if (outputs !== undefined) check.strings(outputs, 'options.outputs')
     for (const [name, tensor] of Object.entries(outputTo)) {
       known(name, 'a name in options.outputTo')
-      check.instance(tensor, Tensor, `options.outputTo.${name}`)
+      checkPeer(tensor, Tensor, `options.outputTo.${name}`, homeOf(this))
     }
     const targets = new Map()
     for (const name of outputs ?? ports.keys()) {
@@ -146,7 +147,7 @@ class Plan extends Handle {
       // One that nothing depends on may be left out; the plan knows and says which is missing.
       if (value === undefined) continue
       if (value instanceof Tensor) {
-        run.inputTensor(name, nativeOf(value))
+        run.inputTensor(name, nativeOf(checkPeer(value, Tensor, `inputs.${name}`, homeOf(this))))
         continue
       }
       const bytes = toBytes(value, type, `inputs.${name}`)
@@ -188,11 +189,11 @@ class Plan extends Handle {
   }
 
   report() {
-    return nativeOf(this).report()
+    return answer(this, () => nativeOf(this).report())
   }
 
   trace() {
-    return nativeOf(this).trace()
+    return answer(this, () => nativeOf(this).trace())
   }
 }
 

@@ -1,6 +1,5 @@
 'use strict'
 
-const { native } = require('./binding.js')
 const check = require('./check.js')
 const { settle } = require('./errors.js')
 const { Handle, backendOf, make, nativeOf } = require('./handle.js')
@@ -69,9 +68,10 @@ class Weights extends Handle {
   }
 }
 
-async function readGguf(path) {
+/** `binding` gives the addon, or what stands for it in another process. */
+async function readGguf(binding, path) {
   check.string(path, 'path')
-  const file = await settle(native().readGguf(path))
+  const file = await settle(binding().readGguf(path))
   return { version: file.version, metadata: await metadataInTurns(file), tensors: file.tensors() }
 }
 

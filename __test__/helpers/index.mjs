@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { after, before } from 'node:test'
 
-import { Backend, CannError, Graph } from '../../index.mjs'
+import { Backend, CannError, Graph } from './api.mjs'
 import { writeGguf } from '../../tools/gguf.mjs'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))

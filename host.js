@@ -1,0 +1,5 @@
+'use strict'
+
+const { connect } = require('./lib/host/connect.js')
+
+module.exports = { connect }

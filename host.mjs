@@ -1,0 +1,4 @@
+import host from './host.js'
+
+export const { connect } = host
+export default host

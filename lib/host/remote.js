@@ -1,0 +1,486 @@
+'use strict'
+
+// The classes of the addon (native.d.ts) for objects in another process. The package's own classes work over these as over the
+// addon's; only what the addon answers at once comes as a promise here, and `home` says that it is not in this process.
+
+const { CannError } = require('../errors.js')
+const { SLICE_BYTES } = require('../turns.js')
+
+/** An object in a child process; `about` is what does not change, told when it was made. */
+class Remote {
+  #disposed = false
+
+  constructor(session, id, about) {
+    this.session = session
+    this.id = id
+    this.about = about
+    if (id !== undefined) session.watch(this)
+  }
+
+  get home() {
+    return this.session.home
+  }
+
+  get disposed() {
+    return this.#disposed || !this.session.alive
+  }
+
+  /** How it is named in messages. */
+  place() {
+    return { ref: this.id }
+  }
+
+  call(name, args = [], options = undefined) {
+    return this.session.call(name, this, args, options)
+  }
+
+  /** As call(), for what gives an object. */
+  async make(Class, name, args, options) {
+    const as = this.session.newId()
+    return new Class(this.session, as, await this.call(name, args, { ...options, as }))
+  }
+
+  dispose() {
+    this.#disposed = true
+    this.session.post('dispose', this)
+  }
+}
+
+class RemoteBackend extends Remote {
+  get name() {
+    return this.about.name
+  }
+
+  get guid() {
+    return this.about.guid
+  }
+
+  get device() {
+    return this.about.device
+  }
+
+  get closed() {
+    return !this.session.alive
+  }
+
+  allocBuffer(size) {
+    return this.make(RemoteBuffer, 'allocBuffer', [size])
+  }
+
+  allocHostBuffer(size) {
+    return this.make(RemoteHostBuffer, 'allocHostBuffer', [size])
+  }
+
+  createTensor(...args) {
+    return this.make(RemoteTensor, 'createTensor', args)
+  }
+
+  async loadWeights(path, names, convert, token, progress) {
+    const as = this.session.newId()
+    const file = new RemoteFile()
+    const args = [this.home.path(path), names, convert, token, progress !== undefined]
+    const about = await this.call('loadWeights', args, { as, progress, part: file.part })
+    return new RemoteWeights(this.session, as, about, file)
+  }
+
+  copy(src, dst) {
+    return this.call('copy', [src, dst])
+  }
+
+  /** What the addon's methods take where they take a graph. */
+  graph(graph, steps) {
+    return this.session.graph(graph, steps, RemoteGraph)
+  }
+
+  supportsOp(graph, node) {
+    return this.call('supportsOp', [graph, node])
+  }
+
+  explainOp(graph, node) {
+    return this.call('explainOp', [graph, node])
+  }
+
+  offloadOp(graph, node) {
+    return this.call('offloadOp', [graph, node])
+  }
+
+  supportsBuffer(buffer) {
+    return this.call('supportsBuffer', [buffer])
+  }
+
+  supportsHostBuffer(buffer) {
+    return this.call('supportsHostBuffer', [buffer])
+  }
+
+  prepare(graph, fallback) {
+    return this.make(RemotePlan, 'prepare', [graph, fallback])
+  }
+
+  createEvent() {
+    return this.make(RemoteEvent, 'createEvent', [])
+  }
+
+  record(event) {
+    return this.call('record', [event])
+  }
+
+  wait(event) {
+    return this.call('wait', [event])
+  }
+
+  synchronize() {
+    return this.call('synchronize')
+  }
+
+  stats() {
+    return this.call('stats')
+  }
+
+  async close() {
+    // A process that has ended holds nothing.
+    if (this.session.alive) await this.call('close')
+  }
+}
+
+/** A graph in the other process, which has as many steps of the one here. */
+class RemoteGraph extends Remote {
+  steps = 0
+
+  snapshot() {
+    const copy = new RemoteGraph(this.session, this.session.newId())
+    this.session.post('snapshot', this, [], copy.id)
+    return copy
+  }
+}
+
+class RemoteBuffer extends Remote {
+  get size() {
+    return this.about.size
+  }
+
+  get device() {
+    return this.about.device
+  }
+
+  clear(value) {
+    return this.call('clear', [value])
+  }
+}
+
+class RemoteHostBuffer extends Remote {
+  get size() {
+    return this.about.size
+  }
+
+  get pinned() {
+    return this.about.pinned
+  }
+
+  write(data, offset) {
+    return this.call('write', [this.session.bytes(data), offset])
+  }
+
+  async read(offset, size) {
+    const bytes = new Bytes()
+    await this.call('readHost', [offset, size], { part: bytes.part })
+    const all = new Uint8Array(bytes.size)
+    bytes.copy(all, 0)
+    return all
+  }
+}
+
+class RemoteEvent extends Remote {
+  query() {
+    return this.call('query')
+  }
+
+  synchronize() {
+    return this.call('synchronize')
+  }
+}
+
+class RemoteTensor extends Remote {
+  get name() {
+    return this.about.name
+  }
+
+  get type() {
+    return this.about.type
+  }
+
+  get sourceType() {
+    return this.about.sourceType
+  }
+
+  get ne() {
+    return [...this.about.ne]
+  }
+
+  get nb() {
+    return [...this.about.nb]
+  }
+
+  get nbytes() {
+    return this.about.nbytes
+  }
+
+  write(data, offset) {
+    return this.call('write', [this.session.bytes(data), offset])
+  }
+
+  async read(offset, size) {
+    const bytes = new Bytes()
+    await this.call('read', [offset, size], { part: bytes.part })
+    return bytes
+  }
+
+  fill(byte) {
+    return this.call('fill', [byte])
+  }
+}
+
+/** A tensor of weights: known there by its name, and gone with them. */
+class RemoteWeight extends RemoteTensor {
+  #weights
+
+  constructor(weights, about) {
+    super(weights.session, undefined, about)
+    this.#weights = weights
+  }
+
+  get disposed() {
+    return super.disposed || this.#weights.disposed
+  }
+
+  place() {
+    return { ...this.#weights.place(), name: this.name }
+  }
+}
+
+class RemoteWeights extends Remote {
+  #file
+  #tensors
+
+  constructor(session, id, { bytes, tensors, metadata }, file) {
+    super(session, id, { bytes })
+    this.#file = file.over(metadata)
+    this.#tensors = new Map(tensors.map((about) => [about.name, about]))
+  }
+
+  get bytes() {
+    return this.about.bytes
+  }
+
+  get names() {
+    return [...this.#tensors.keys()]
+  }
+
+  metadata() {
+    return this.#file.metadata()
+  }
+
+  texts(key, start, count) {
+    return this.#file.texts(key, start, count)
+  }
+
+  has(name) {
+    return this.#tensors.has(name)
+  }
+
+  get(name) {
+    if (this.disposed && !this.session.alive) throw this.session.gone()
+    const about = this.#tensors.get(name)
+    if (about === undefined) throw new CannError('ERR_NOT_FOUND', `there is no tensor '${name}'`, { tensor: name })
+    return new RemoteWeight(this, about)
+  }
+}
+
+class RemotePlan extends Remote {
+  get scratchBytes() {
+    return this.about.scratchBytes
+  }
+
+  get inputs() {
+    return this.about.inputs.map(([name]) => name)
+  }
+
+  get outputs() {
+    return this.about.outputs.map(([name]) => name)
+  }
+
+  inputInfo(name) {
+    return new Map(this.about.inputs).get(name)
+  }
+
+  outputInfo(name) {
+    return new Map(this.about.outputs).get(name)
+  }
+
+  start() {
+    return new RemoteRun(this)
+  }
+
+  report() {
+    return this.call('report')
+  }
+
+  trace() {
+    return this.call('trace')
+  }
+}
+
+/** A run being set up: all of it is one message. */
+class RemoteRun {
+  #plan
+  #steps = []
+  #token
+
+  constructor(plan) {
+    this.#plan = plan
+  }
+
+  input(name, data) {
+    // The caller's again when the call returns, which may be before the message is made.
+    this.#steps.push(['input', name, data.slice()])
+  }
+
+  inputTensor(name, tensor) {
+    this.#steps.push(['inputTensor', name, tensor])
+  }
+
+  outputs(names) {
+    this.#steps.push(['outputs', names])
+  }
+
+  outputTo(name, tensor) {
+    this.#steps.push(['outputTo', name, tensor])
+  }
+
+  cancel(token) {
+    this.#token = token
+  }
+
+  trace(on) {
+    this.#steps.push(['trace', on])
+  }
+
+  async submit() {
+    const outputs = new Map()
+    const part = ([name, bytes]) => {
+      if (!outputs.has(name)) outputs.set(name, new Bytes())
+      outputs.get(name).part(bytes)
+    }
+    const small = await this.#plan.call('run', [this.#token, this.#steps], { part })
+    for (const each of small ?? []) part(each)
+    return {
+      copy: (name, dst, offset) => outputs.get(name)?.copy(dst, offset) ?? false,
+      release: () => outputs.clear(),
+    }
+  }
+
+  abandon() {}
+}
+
+/** What came in parts. */
+class Bytes {
+  #parts = []
+  size = 0
+
+  part = (bytes) => {
+    this.#parts.push(bytes)
+    this.size += bytes.byteLength
+  }
+
+  /** Fills `dst` with what begins at `offset`; false when there is not as much. */
+  copy(dst, offset) {
+    if (offset + dst.byteLength > this.size) return false
+    // All parts but the last are of one size.
+    for (let done = 0; done < dst.byteLength; ) {
+      const at = offset + done
+      const some = this.#parts[Math.floor(at / SLICE_BYTES)].subarray(at % SLICE_BYTES, (at % SLICE_BYTES) + dst.byteLength - done)
+      dst.set(some, done)
+      done += some.byteLength
+    }
+    return true
+  }
+
+  release() {
+    this.#parts = []
+    this.size = 0
+  }
+}
+
+/** What a GGUF file says, all of it here. */
+class RemoteFile {
+  #list
+  #texts = new Map()
+  #tensors
+
+  part = ([key, some]) => {
+    if (!this.#texts.has(key)) this.#texts.set(key, [])
+    this.#texts.get(key).push(...some.map(own))
+  }
+
+  over(metadata, version, tensors) {
+    this.#list = metadata.map(own)
+    this.version = version
+    this.#tensors = tensors
+    return this
+  }
+
+  metadata() {
+    return this.#list
+  }
+
+  texts(key, start, count) {
+    return this.#texts.get(key)?.slice(start, start + count) ?? []
+  }
+
+  tensors() {
+    return this.#tensors
+  }
+}
+
+/** An array in memory of its own, not a window into the message. */
+const own = (value) => (ArrayBuffer.isView(value) ? value.slice() : value)
+
+/** A request to stop a call. */
+class CancelToken {
+  #cancelled = false
+
+  place(session) {
+    this.session = session
+    this.id ??= session.newId()
+    return { token: this.id, cancelled: this.#cancelled }
+  }
+
+  cancel() {
+    this.#cancelled = true
+    this.session?.post('cancel', undefined, [this.id])
+  }
+}
+
+/** The functions of the addon, over a function that gives a session. */
+function bindingOver(session) {
+  const ask = async (name, args, options) => (await session()).call(name, undefined, args, options)
+  return {
+    CancelToken,
+    Backend: {
+      async open(options) {
+        const child = await session()
+        const as = child.newId()
+        return new RemoteBackend(child, as, await child.call('open', undefined, [options], { as }))
+      },
+    },
+    listDevices: () => ask('listDevices', []),
+    driverReport: () => ask('driverReport', []),
+    async readGguf(path) {
+      const child = await session()
+      const file = new RemoteFile()
+      const { metadata, version, tensors } = await child.call('readGguf', undefined, [child.home.path(path)], { part: file.part })
+      return file.over(metadata, version, tensors)
+    },
+  }
+}
+
+module.exports = { bindingOver }
