@@ -19,7 +19,7 @@ async function handOver(run, large, signal) {
         if (at > 0) await nextTurn()
         if (signal?.aborted) throw signal.reason
         if (bytes.byteLength !== nbytes) throw invalid('data that stays attached until the run is over', `inputs.${name}`, bytes)
-        run.inputPart(name, at, bytes.subarray(at, Math.min(at + SLICE_BYTES, nbytes)))
+        await run.inputPart(name, at, bytes.subarray(at, Math.min(at + SLICE_BYTES, nbytes)))
       }
       await nextTurn()
     }

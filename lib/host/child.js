@@ -136,7 +136,7 @@ async function metadata(file, id) {
 
 // ---------------------------------------------------------------- what the parent says
 
-/** Calls that are more than a method of the object. They start what they start before they return. */
+/** Calls that are more than a method of the object. They hand over what they do before they return. */
 const CALLS = {
   listDevices: () => native().listDevices(),
   driverReport: () => native().driverReport(),
@@ -161,8 +161,7 @@ const CALLS = {
     const all = buffer.read(offset, size)
     await bytes(id, size, (some, at) => some.set(all.subarray(at, at + some.length)))
   },
-  async run(plan, [token, steps], id) {
-    const run = plan.start()
+  async run(plan, [token, steps, run = plan.start()], id) {
     try {
       if (token !== undefined) run.cancel(token)
       for (const [name, ...args] of steps) run[name](...args)
@@ -192,6 +191,9 @@ const CALLS = {
 /** What nobody waits for. `as` is the number of what is made. */
 const NOTES = {
   dispose: (object) => object?.dispose(),
+  /** A run that gets its inputs in parts. */
+  start: (plan, _, as) => void objects.set(as, plan.start()),
+  abandon: (run) => run.abandon(),
   cancel: (_, [token]) => tokens.get(token)?.cancel(),
   seen(_, [id]) {
     const window = windows.get(id)

@@ -5,6 +5,7 @@
 
 const { CannError } = require('../errors.js')
 const { SLICE_BYTES } = require('../turns.js')
+const { PARTS } = require('./wire.js')
 
 /** An object in a child process; `about` is what does not change, told when it was made. */
 class Remote {
@@ -329,11 +330,14 @@ class RemotePlan extends Remote {
   }
 }
 
-/** A run being set up: all of it is one message. */
+/** A run being set up: all of it is one message, but for what is large. */
 class RemoteRun {
   #plan
   #steps = []
   #token
+  /** The run there, and parts of inputs on their way to it. */
+  #run
+  #parts = []
 
   constructor(plan) {
     this.#plan = plan
@@ -342,6 +346,19 @@ class RemoteRun {
   input(name, data) {
     // The caller's again when the call returns, which may be before the message is made.
     this.#steps.push(['input', name, data.slice()])
+  }
+
+  /** Resolves when few enough parts are on their way. */
+  inputPart(name, offset, data) {
+    const { session } = this.#plan
+    if (this.#run === undefined) {
+      this.#run = new Remote(session, session.newId())
+      session.post('start', this.#plan, [], this.#run.id)
+    }
+    const sent = this.#run.call('inputPart', [name, offset, session.bytes(data)])
+    sent.catch(() => {})
+    this.#parts.push(sent)
+    return this.#parts.at(-PARTS)
   }
 
   inputTensor(name, tensor) {
@@ -370,7 +387,7 @@ class RemoteRun {
       if (!outputs.has(name)) outputs.set(name, new Bytes())
       outputs.get(name).part(bytes)
     }
-    const small = await this.#plan.call('run', [this.#token, this.#steps], { part })
+    const small = await this.#plan.call('run', [this.#token, this.#steps, this.#run], { part })
     for (const each of small ?? []) part(each)
     return {
       copy: (name, dst, offset) => outputs.get(name)?.copy(dst, offset) ?? false,
@@ -378,7 +395,9 @@ class RemoteRun {
     }
   }
 
-  abandon() {}
+  abandon() {
+    if (this.#run !== undefined) this.#plan.session.post('abandon', this.#run)
+  }
 }
 
 /** What came in parts. */

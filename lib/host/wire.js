@@ -13,7 +13,7 @@
 
 const { CannError } = require('../errors.js')
 
-/** Parts of a result under way at a time. */
+/** Parts of a result, or of an input, under way at a time. */
 const PARTS = 4
 /** Log records under way at a time; what comes meanwhile is counted. */
 const RECORDS = 1024
