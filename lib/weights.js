@@ -23,7 +23,7 @@ async function metadataInTurns(file) {
 async function textsInTurns(file, key) {
   const all = []
   for (;;) {
-    const some = file.texts(key, all.length, SLICE_TEXTS)
+    const some = await file.texts(key, all.length, SLICE_TEXTS)
     all.push(...some)
     if (some.length < SLICE_TEXTS) return all
     await nextTurn()

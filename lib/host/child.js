@@ -9,8 +9,6 @@ const { native } = require('../binding.js')
 const { SLICE_BYTES } = require('../turns.js')
 const { PARTS, RECORDS, packError } = require('./wire.js')
 
-/** Texts of a file's list that go in one message. */
-const TEXTS = 4096
 /** How long forgotten objects wait for others before all are collected. */
 const COLLECT_MS = 250
 
@@ -93,11 +91,12 @@ const ABOUT = {
     inputs: plan.inputs.map((name) => [name, plan.inputInfo(name)]),
     outputs: plan.outputs.map((name) => [name, plan.outputInfo(name)]),
   }),
-  Weights: async (weights, id) => ({
+  Weights: (weights) => ({
     bytes: weights.bytes,
     tensors: weights.names.map((name) => ABOUT.Tensor(weights.get(name))),
-    metadata: await metadata(weights, id),
+    metadata: weights.metadata(),
   }),
+  GgufFile: (file) => ({ version: file.version, tensors: file.tensors(), metadata: file.metadata() }),
 }
 
 // ---------------------------------------------------------------- results in parts
@@ -120,20 +119,6 @@ async function bytes(id, size, copy, wrap = (some) => some) {
   }
 }
 
-/** A file's keys and values; its lists of texts go ahead in parts. */
-async function metadata(file, id) {
-  const list = file.metadata()
-  for (let i = 0; i < list.length; i += 2) {
-    if (list[i + 1] !== undefined) continue
-    for (let at = 0, count = TEXTS; count === TEXTS; at += TEXTS) {
-      const some = file.texts(list[i], at, TEXTS)
-      count = some.length
-      await part(id, [list[i], some])
-    }
-  }
-  return list
-}
-
 // ---------------------------------------------------------------- what the parent says
 
 /** Calls that are more than a method of the object. They hand over what they do before they return. */
@@ -141,10 +126,7 @@ const CALLS = {
   listDevices: () => native().listDevices(),
   driverReport: () => native().driverReport(),
   open: (_, [options]) => native().Backend.open(options),
-  async readGguf(_, [path], id) {
-    const file = await native().readGguf(path)
-    return { metadata: await metadata(file, id), version: file.version, tensors: file.tensors() }
-  },
+  readGguf: (_, [path]) => native().readGguf(path),
   loadWeights(backend, [path, names, convert, token, progress], id) {
     return backend.loadWeights(path, names, convert, token, progress ? (report) => send(id, 'progress', report) : undefined)
   },
@@ -250,7 +232,7 @@ async function perform(id, name, on, args, as) {
     let result = await (CALLS[name]?.(object, given, id) ?? object[name](...given))
     if (as !== undefined) {
       objects.set(as, result)
-      result = await ABOUT[result.constructor.name](result, id)
+      result = ABOUT[result.constructor.name](result)
     }
     send(id, 'value', result)
   } catch (error) {

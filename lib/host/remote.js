@@ -7,6 +7,12 @@ const { CannError } = require('../errors.js')
 const { SLICE_BYTES } = require('../turns.js')
 const { PARTS } = require('./wire.js')
 
+/** Asks for what gives an object. */
+async function make(session, Class, name, on, args, options) {
+  const as = session.newId()
+  return new Class(session, as, await session.call(name, on, args, { ...options, as }))
+}
+
 /** An object in a child process; `about` is what does not change, told when it was made. */
 class Remote {
   #disposed = false
@@ -36,9 +42,8 @@ class Remote {
   }
 
   /** As call(), for what gives an object. */
-  async make(Class, name, args, options) {
-    const as = this.session.newId()
-    return new Class(this.session, as, await this.call(name, args, { ...options, as }))
+  make(Class, name, args, options) {
+    return make(this.session, Class, name, this, args, options)
   }
 
   dispose() {
@@ -76,12 +81,8 @@ class RemoteBackend extends Remote {
     return this.make(RemoteTensor, 'createTensor', args)
   }
 
-  async loadWeights(path, names, convert, token, progress) {
-    const as = this.session.newId()
-    const file = new RemoteFile()
-    const args = [this.home.path(path), names, convert, token, progress !== undefined]
-    const about = await this.call('loadWeights', args, { as, progress, part: file.part })
-    return new RemoteWeights(this.session, as, about, file)
+  loadWeights(path, names, convert, token, progress) {
+    return this.make(RemoteWeights, 'loadWeights', [this.home.path(path), names, convert, token, progress !== undefined], { progress })
   }
 
   copy(src, dst) {
@@ -258,14 +259,31 @@ class RemoteWeight extends RemoteTensor {
   }
 }
 
-class RemoteWeights extends Remote {
-  #file
+/** What a GGUF file says; its lists of texts are asked for piece by piece. */
+class RemoteFile extends Remote {
+  get version() {
+    return this.about.version
+  }
+
+  tensors() {
+    return this.about.tensors
+  }
+
+  metadata() {
+    return this.about.metadata.map(own)
+  }
+
+  async texts(key, start, count) {
+    return (await this.call('texts', [key, start, count])).map(own)
+  }
+}
+
+class RemoteWeights extends RemoteFile {
   #tensors
 
-  constructor(session, id, { bytes, tensors, metadata }, file) {
-    super(session, id, { bytes })
-    this.#file = file.over(metadata)
-    this.#tensors = new Map(tensors.map((about) => [about.name, about]))
+  constructor(session, id, about) {
+    super(session, id, about)
+    this.#tensors = new Map(about.tensors.map((tensor) => [tensor.name, tensor]))
   }
 
   get bytes() {
@@ -274,14 +292,6 @@ class RemoteWeights extends Remote {
 
   get names() {
     return [...this.#tensors.keys()]
-  }
-
-  metadata() {
-    return this.#file.metadata()
-  }
-
-  texts(key, start, count) {
-    return this.#file.texts(key, start, count)
   }
 
   has(name) {
@@ -429,37 +439,6 @@ class Bytes {
   }
 }
 
-/** What a GGUF file says, all of it here. */
-class RemoteFile {
-  #list
-  #texts = new Map()
-  #tensors
-
-  part = ([key, some]) => {
-    if (!this.#texts.has(key)) this.#texts.set(key, [])
-    this.#texts.get(key).push(...some.map(own))
-  }
-
-  over(metadata, version, tensors) {
-    this.#list = metadata.map(own)
-    this.version = version
-    this.#tensors = tensors
-    return this
-  }
-
-  metadata() {
-    return this.#list
-  }
-
-  texts(key, start, count) {
-    return this.#texts.get(key)?.slice(start, start + count) ?? []
-  }
-
-  tensors() {
-    return this.#tensors
-  }
-}
-
 /** An array in memory of its own, not a window into the message. */
 const own = (value) => (ArrayBuffer.isView(value) ? value.slice() : value)
 
@@ -481,23 +460,17 @@ class CancelToken {
 
 /** The functions of the addon, over a function that gives a session. */
 function bindingOver(session) {
-  const ask = async (name, args, options) => (await session()).call(name, undefined, args, options)
+  const ask = async (name) => (await session()).call(name, undefined, [])
   return {
     CancelToken,
     Backend: {
-      async open(options) {
-        const child = await session()
-        const as = child.newId()
-        return new RemoteBackend(child, as, await child.call('open', undefined, [options], { as }))
-      },
+      open: async (options) => make(await session(), RemoteBackend, 'open', undefined, [options]),
     },
-    listDevices: () => ask('listDevices', []),
-    driverReport: () => ask('driverReport', []),
+    listDevices: () => ask('listDevices'),
+    driverReport: () => ask('driverReport'),
     async readGguf(path) {
       const child = await session()
-      const file = new RemoteFile()
-      const { metadata, version, tensors } = await child.call('readGguf', undefined, [child.home.path(path)], { part: file.part })
-      return file.over(metadata, version, tensors)
+      return make(child, RemoteFile, 'readGguf', undefined, [child.home.path(path)])
     },
   }
 }

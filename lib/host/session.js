@@ -17,6 +17,7 @@ class Session {
   /** How it ended; undefined while it lives. */
   #end
   #closed
+  #onExit
   #onLog
   #records = 0
   #graphs = new WeakMap()
@@ -27,15 +28,8 @@ class Session {
     this.home = home
     this.#onLog = onLog
     this.ready = this.#wait(0, 'start')
-    const exit = (end) => {
-      this.#end = end
-      const calls = [...this.#calls.values()]
-      this.#calls.clear()
-      this.#closed?.resolve()
-      onExit(end)
-      for (const { reject, name } of calls) reject(this.#lost(name))
-    }
-    this.#transport = start(options, (message) => this.#receive(message), exit)
+    this.#onExit = onExit
+    this.#transport = start(options, (message) => this.#receive(message), (end) => this.#exit(end))
   }
 
   get alive() {
@@ -46,8 +40,10 @@ class Session {
     return this.#transport.pid
   }
 
+  /** As a crash would end it; what is called from now on is for the next child. */
   kill() {
     this.#transport.kill()
+    this.#exit({ code: null, signal: 'SIGKILL' })
   }
 
   /** Finishes what was submitted, closes everything and ends the child, which may take `exitMs` for the last step. */
@@ -107,6 +103,17 @@ class Session {
   /** Why an object of a child that has ended cannot be used. */
   gone() {
     return new CannError('ERR_DISPOSED', `it was in a process that has ended (${describe(this.#end)})`, { hint: HINT })
+  }
+
+  #exit(end) {
+    if (!this.alive) return
+    this.#end = end
+    const calls = [...this.#calls.values()]
+    this.#calls.clear()
+    this.#transport.unref()
+    this.#closed?.resolve()
+    this.#onExit(end)
+    for (const { reject, name } of calls) reject(this.#lost(name))
   }
 
   #lost(name) {
