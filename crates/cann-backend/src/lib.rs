@@ -17,6 +17,7 @@ pub mod error;
 pub mod file;
 pub mod graph;
 pub mod lower;
+mod models;
 pub mod ops;
 pub mod plan;
 pub mod pool;

@@ -20,6 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use acl_sys::AclApi;
 
 use crate::Done;
+use crate::acl::capture::Model;
 use crate::acl::driver::Lease;
 use crate::acl::event::AclEvent;
 use crate::acl::memory::{DeviceMem, Home, PinnedMem};
@@ -27,6 +28,7 @@ use crate::acl::stream::Stream;
 use crate::caps::DeviceCaps;
 use crate::device::{DeviceInfo, DeviceSlot, pinning_allowed};
 use crate::error::{Error, Result};
+use crate::models::Models;
 use crate::pool::{self, Block, Gauges, Ground, Pool, PoolChoice, Position};
 
 /// Entries of the queue proper.
@@ -321,6 +323,7 @@ pub(crate) struct Worker {
     pub shared: Arc<Shared>,
     pub lease: Arc<Lease>,
     pub home: Arc<Home>,
+    pub models: Models<Model>,
     pool: Box<dyn Pool>,
     position: Arc<Position>,
     flights: VecDeque<Flight>,
@@ -379,6 +382,7 @@ impl Worker {
             async_mode,
             lease,
             home,
+            models: Models::from_env(),
             pool,
             position,
             flights: VecDeque::new(),
@@ -644,6 +648,8 @@ impl Worker {
     fn close(mut self) {
         let mut result = Ok(());
         self.guarded(|worker| result = worker.drain());
+        // Before what they name.
+        self.models.clear();
         let closables = std::mem::take(&mut *self.shared.closables.lock().unwrap_or_else(|e| e.into_inner()));
         for closable in closables.iter().filter_map(Weak::upgrade) {
             self.guarded(|worker| closable.close(worker));

@@ -67,8 +67,7 @@ struct Quantize {
 
 /// Encoded steps and the memory they run on.
 pub(crate) struct Program {
-    // Fields drop in this order: the model, the executors, then the memory they name.
-    model: Option<Model>,
+    // Fields drop in this order: the executors, then the memory they name.
     launches: Vec<Launch>,
     workspace: u64,
     workspace_bytes: u64,
@@ -88,7 +87,6 @@ impl Program {
         name: &dyn Fn(usize) -> String,
     ) -> Result<Program> {
         let mut program = Program {
-            model: None,
             launches: Vec::new(),
             workspace: 0,
             workspace_bytes: 0,
@@ -192,36 +190,25 @@ impl Program {
         self.staging = Some(staging);
     }
 
-    /// Records all launches as one model. `false` when the library refuses to capture them, or when the host
-    /// takes part: they are then launched one by one.
-    pub fn capture(&mut self, lease: &Arc<Lease>, stream: &Stream) -> bool {
+    /// Records all launches as one model, which must go before this program. `None` when the library refuses to capture them, or
+    /// when the host takes part: they are then launched one by one.
+    pub fn capture(&mut self, lease: &Arc<Lease>, stream: &Stream) -> Option<Model> {
         let all = 0..self.launches.len();
         let host = self.launches.iter().any(|launch| matches!(launch, Launch::Quantize(_)));
         if all.is_empty() || host || !capture::is_available(&lease.target.api) {
-            return false;
+            return None;
         }
-        match capture::capture(lease, stream, || self.launch(all, stream)) {
-            Ok(model) => {
-                self.model = Some(model);
-                true
-            }
-            Err(error) => {
-                tracing::info!(%error, "this graph cannot be captured; its calls are launched one by one");
-                false
-            }
-        }
+        let captured = capture::capture(lease, stream, || self.launch(all, stream));
+        captured
+            .inspect_err(
+                |error| tracing::info!(%error, "this graph cannot be captured; its calls are launched one by one"),
+            )
+            .ok()
     }
 
-    pub fn is_captured(&self) -> bool {
-        self.model.is_some()
-    }
-
-    /// Enqueues everything: the captured model, or each launch.
+    /// Enqueues each launch.
     pub fn launch_all(&mut self, stream: &Stream) -> Result<()> {
-        match &self.model {
-            Some(model) => model.execute(stream),
-            None => self.launch(0..self.launches.len(), stream),
-        }
+        self.launch(0..self.launches.len(), stream)
     }
 
     /// Enqueues some of the launches, in order. The calling thread has the device selected.

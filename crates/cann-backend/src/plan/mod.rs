@@ -16,7 +16,7 @@ mod run;
 mod select;
 mod split;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use gguf::GgmlType;
@@ -30,6 +30,7 @@ use crate::caps::DeviceCaps;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Leaf, NodeId};
 use crate::lower::{Lowering, Mem, Step};
+use crate::pool::env_switch;
 use crate::queue::{Closable, Segment, Worker};
 use crate::repack::Layout;
 use crate::tensor::Tensor;
@@ -96,8 +97,20 @@ struct Output {
 /// What only the worker touches.
 struct Encoded {
     program: Program,
+    /// Whether it may be captured: it is wanted, and the library did not refuse.
+    captures: bool,
     /// First launch of each node, for traces.
     node_launches: Vec<usize>,
+}
+
+impl Encoded {
+    /// Makes a model of the program, unless the library refuses.
+    fn capture(&mut self, id: u64, worker: &mut Worker) {
+        match self.program.capture(&worker.lease, &worker.stream) {
+            Some(model) => worker.models.insert(id, model),
+            None => self.captures = false,
+        }
+    }
 }
 
 /// f32 values of a device tensor that is kept in ggml blocks: made when the plan is prepared, and again when it was written.
@@ -131,6 +144,8 @@ fn dequantized(worker: &mut Worker, tensor: &Tensor) -> Result<Vec<u8>> {
 
 struct Inner {
     backend: Backend,
+    /// Its key in [`Worker::models`].
+    id: u64,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     scratch_bytes: u64,
@@ -245,7 +260,10 @@ impl Single {
         if !self.0.disposed.swap(true, Ordering::AcqRel) {
             let inner = self.0.clone();
             // In stream order. A closed backend has freed everything already.
-            let _ = self.0.backend.submit(move |worker| worker.settle_after((), move |_| inner.free()));
+            let _ = self.0.backend.submit(move |worker| {
+                let model = worker.models.remove(inner.id);
+                worker.settle_after(model, move |_| inner.free());
+            });
         }
     }
 
@@ -264,8 +282,9 @@ impl Inner {
 }
 
 impl Closable for Inner {
-    fn close(&self, _: &mut Worker) {
+    fn close(&self, worker: &mut Worker) {
         self.disposed.store(true, Ordering::Release);
+        drop(worker.models.remove(self.id));
         self.free();
     }
 }
@@ -275,7 +294,12 @@ impl Drop for Inner {
         // Executors and models go where ACL is called: on the worker, in stream order.
         let encoded = lock(&self.encoded).take();
         if let Some(encoded) = encoded {
-            self.backend.shared().discard((encoded, std::mem::take(&mut *lock(&self.slots))));
+            let (id, slots) = (self.id, std::mem::take(&mut *lock(&self.slots)));
+            // A closed backend has dropped the model.
+            let _ = self.backend.submit(move |worker| {
+                let model = worker.models.remove(id);
+                worker.settle_after((model, encoded, slots), |_| ());
+            });
         }
     }
 }
@@ -386,12 +410,6 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
         output.address = region.address() + operand.offset;
         program.hold(&region);
     }
-    let wants_capture =
-        options.capture.unwrap_or_else(|| crate::pool::env_switch("GGML_CANN_ACL_GRAPH").unwrap_or(true));
-    if wants_capture && worker.caps.capture {
-        program.capture(&worker.lease, &worker.stream);
-    }
-
     let slots = (0..PINNED_SLOTS).map(|_| worker.pinned(slot.bytes.max(1))).collect::<Result<Vec<_>>>()?;
     let mut twins_of_tensors = Vec::new();
     for (id, values) in &constants.twins {
@@ -411,9 +429,19 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
         }
     }
     let report = report(graph, &lowered, &device);
+    let wanted = options.capture.unwrap_or_else(|| env_switch("GGML_CANN_ACL_GRAPH").unwrap_or(true));
     let node_launches = lowered.lowering.node_steps.iter().map(|r| r.start).collect();
+    let mut encoded = Encoded { program, captures: wanted && worker.caps.capture, node_launches };
+    static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+    let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    if encoded.captures && worker.models.takes_new() {
+        encoded.capture(id, worker);
+        let evicted = worker.models.take_evicted();
+        worker.settle_after(evicted, |_| ());
+    }
     let inner = Arc::new(Inner {
         backend: backend.clone(),
+        id,
         inputs,
         outputs,
         scratch_bytes: arena_bytes + workspace_bytes + constants.bytes,
@@ -422,7 +450,7 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
         slots: Mutex::new(slots),
         twins: Mutex::new(twins_of_tensors),
         written,
-        encoded: Mutex::new(Some(Encoded { program, node_launches })),
+        encoded: Mutex::new(Some(encoded)),
         disposed: AtomicBool::new(false),
         trace: Mutex::new(None),
     });

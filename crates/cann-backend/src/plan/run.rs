@@ -251,8 +251,10 @@ impl SingleRun {
         let Some(enqueued) = enqueued else {
             return done(Err(Error::Disposed { what: "plan" }));
         };
-        // Whatever was enqueued still uses the slot and the tensors: they stay until the stream is past it.
-        let keep = (plan.clone(), std::mem::take(&mut self.given), std::mem::take(&mut self.output_to));
+        // Whatever was enqueued still uses the slot and the tensors: they stay until the stream is past it. So does a model that
+        // gave way.
+        let held = (std::mem::take(&mut self.given), std::mem::take(&mut self.output_to));
+        let keep = (worker.models.take_evicted(), plan.clone(), held);
         worker.settle_after(keep, move |past| match enqueued.and(past) {
             Ok(()) => {
                 self.unpack();
@@ -279,6 +281,7 @@ impl SingleRun {
         for (at, input) in plan.inputs.iter().enumerate().filter(|(_, i)| i.used) {
             self.enqueue_input(worker, at, input)?;
         }
+        let mut launched = encoded.program.len() as u64;
         if let Some(zero) = self.trace {
             let trace = launch_traced(worker, plan, encoded, zero)?;
             *lock(&plan.trace) = Some(trace);
@@ -294,9 +297,9 @@ impl SingleRun {
                 encoded.program.launch(start..launches.min(start + CANCEL_BATCH), &worker.stream)?;
             }
         } else {
-            encoded.program.launch_all(&worker.stream)?;
+            launched = launch(worker, plan, encoded)?;
         }
-        worker.count_launches(if encoded.program.is_captured() { 1 } else { encoded.program.len() as u64 });
+        worker.count_launches(launched);
         for (at, tensor) in &self.output_to {
             let output = &plan.outputs[*at];
             worker.stream.copy_device(tensor.address, output.address, output.bytes)?;
@@ -354,6 +357,23 @@ impl SingleRun {
     fn is_cancelled(&self) -> bool {
         self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled)
     }
+}
+
+/// Enqueues all of a plan: as one submission where it has a model or may have one now. Answers how many submissions it took.
+fn launch(worker: &mut Worker, plan: &Inner, encoded: &mut Encoded) -> Result<u64> {
+    if encoded.captures {
+        // A disposed plan has given its place away for good.
+        let make = !worker.models.has(plan.id) && worker.models.has_room() && !plan.disposed.load(Ordering::Acquire);
+        if make {
+            encoded.capture(plan.id, worker);
+        }
+        if let Some(model) = worker.models.replay(plan.id) {
+            model.execute(&worker.stream)?;
+            return Ok(1);
+        }
+    }
+    encoded.program.launch_all(&worker.stream)?;
+    Ok(encoded.program.len() as u64)
 }
 
 impl Drop for SingleRun {
