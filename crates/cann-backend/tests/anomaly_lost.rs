@@ -78,7 +78,7 @@ fn over_two(primary: &Backend, fallback: &Backend, by_way_of: &Tensor) -> Plan {
     let stored = op(&mut graph, "CPY", &[squared, tensor]);
     let negative = op(&mut graph, "NEG", &[stored]);
     graph.output("y", negative).expect("an output");
-    let options = PrepareOptions { capture: Some(false), fallback: Some(fallback.clone()) };
+    let options = PrepareOptions { capture: Some(false), fallback: Some(fallback.clone()), ..Default::default() };
     let plan = wait(|done| primary.prepare(graph, options, done)).expect("a plan");
     let devices: Vec<_> = plan.report().iter().map(|row| &*row.device).collect();
     assert_eq!(devices, ["HOST1", "HOST0", "HOST1"]);

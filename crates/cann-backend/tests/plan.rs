@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use cann_backend::Error;
 use cann_backend::graph::{Graph, Params, ResultSpec};
+use cann_backend::plan::{Plan, PrepareOptions};
 use common::{open, tensor, wait};
 use gguf::GgmlType;
 use tokio_util::sync::CancellationToken;
@@ -150,4 +151,109 @@ fn a_plan_outlived_by_nothing() {
     };
     run.input("x", &le(&[1.0; 4])).unwrap();
     assert!(matches!(wait(|done| run.submit(done)), Err(Error::Disposed { .. })));
+}
+
+/// Prepares, with nodes fused or not; the plan and the calls of its nodes.
+fn prepared(backend: &cann_backend::Backend, graph: Graph, fuse: bool) -> (Plan, Vec<String>) {
+    let options = PrepareOptions { fuse: Some(fuse), ..Default::default() };
+    let plan = wait(|done| backend.prepare(graph, options, done)).unwrap();
+    let calls = plan.report().iter().map(|row| format!("{}:{}", row.op, row.calls.join("+"))).collect();
+    (plan, calls)
+}
+
+/// Every output of a run, in the order of the names.
+fn outputs(plan: &Plan, inputs: &[(&str, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let mut run = plan.start().unwrap();
+    inputs.iter().for_each(|(name, bytes)| run.input(name, bytes).unwrap());
+    let result = wait(|done| run.submit(done)).unwrap();
+    plan.outputs().iter().map(|name| result.output(name).unwrap().to_vec()).collect()
+}
+
+const WIDE: [i64; 3] = [96, 5, 2];
+
+/// Inputs a, b [96, 5, 2] and w [96], with values of many sizes.
+fn wide_inputs() -> Vec<(&'static str, Vec<u8>)> {
+    let row = |n: usize, k: f32| le(&(0..n).map(|i| ((i as f32 * k).sin() * 7.0).powi(3)).collect::<Vec<_>>());
+    vec![("a", row(960, 0.37)), ("b", row(960, 1.13)), ("w", row(96, 0.71))]
+}
+
+fn wide_leaves(graph: &mut Graph) -> [cann_backend::graph::NodeId; 3] {
+    [("a", &WIDE[..]), ("b", &WIDE[..]), ("w", &WIDE[..1])].map(|(n, ne)| graph.input(n, GgmlType::F32, ne).unwrap())
+}
+
+#[test]
+fn a_sum_and_its_norm_are_one_call_with_the_same_bits() {
+    let backend = open(0);
+    // With and without a weight; the sum is an output, read before the norm's end, and read after it.
+    for (weight, between, after) in
+        [(true, false, true), (true, true, true), (false, false, true), (true, false, false)]
+    {
+        let build = || {
+            let mut graph = Graph::new();
+            let [a, b, w] = wide_leaves(&mut graph);
+            let sum = op(&mut graph, "ADD", &[a, b]);
+            let norm = op(&mut graph, "RMS_NORM", &[sum]);
+            let other = if between { op(&mut graph, "SILU", &[sum]) } else { sum };
+            let last = if weight { op(&mut graph, "MUL", &[norm, w]) } else { norm };
+            let up = op(&mut graph, "SQR", &[last]);
+            let next = op(&mut graph, "ADD", &[up, other]);
+            graph.output("next", next).unwrap();
+            if after {
+                graph.output("sum", sum).unwrap();
+                graph.output("norm", last).unwrap();
+            }
+            graph
+        };
+        let (fused, calls) = prepared(&backend, build(), true);
+        let (plain, plain_calls) = prepared(&backend, build(), false);
+        assert_eq!(calls[..2], ["ADD:aclnnAddRmsNorm", "RMS_NORM:"], "{weight} {between}");
+        assert_eq!(calls.contains(&"MUL:".to_owned()), weight);
+        assert_eq!(plain_calls[..2], ["ADD:aclnnAdd", "RMS_NORM:aclnnRmsNorm"]);
+        let note = fused.report()[0].note.clone().unwrap();
+        assert!(note.starts_with("computes ") && note.contains(" and ") == weight, "{note}");
+        for _ in 0..2 {
+            assert_eq!(outputs(&fused, &wide_inputs()), outputs(&plain, &wide_inputs()), "{weight} {between} {after}");
+        }
+    }
+}
+
+#[test]
+fn what_is_written_in_between_keeps_its_own_calls() {
+    let backend = open(0);
+    // The sum is overwritten before it is normalised; the weight before it is used.
+    for weight_too in [false, true] {
+        let target = tensor(&backend, GgmlType::F32, &WIDE[..1]);
+        let build = || {
+            let mut graph = Graph::new();
+            let [a, b, w] = wide_leaves(&mut graph);
+            let gamma = graph.tensor(target.clone()).unwrap();
+            let sum = op(&mut graph, "ADD", &[a, b]);
+            let written =
+                if weight_too { op(&mut graph, "CPY", &[w, gamma]) } else { op(&mut graph, "CPY", &[b, sum]) };
+            let norm = op(&mut graph, "RMS_NORM", &[sum]);
+            let last = op(&mut graph, "MUL", &[norm, gamma]);
+            graph.output("last", last).unwrap();
+            graph.output("written", written).unwrap();
+            graph
+        };
+        let (plan, calls) = prepared(&backend, build(), true);
+        assert_eq!(calls[0], "ADD:aclnnAdd", "{weight_too}: {calls:?}");
+        let (plain, _) = prepared(&backend, build(), false);
+        let mut results = Vec::new();
+        for plan in [plain, plan] {
+            wait(|done| target.write(le(&[0.5; 96]), 0, done)).unwrap();
+            results.push(outputs(&plan, &wide_inputs()));
+        }
+        assert_eq!(results[0], results[1]);
+    }
+    // Neither broadcasting nor another type is the operator's.
+    for (ty, ne) in [(GgmlType::F32, &WIDE[..1]), (GgmlType::F16, &WIDE[..])] {
+        let mut graph = Graph::new();
+        let a = graph.input("a", GgmlType::F32, &WIDE).unwrap();
+        let b = graph.input("b", ty, ne).unwrap();
+        let sum = op(&mut graph, "ADD", &[a, b]);
+        let norm = op(&mut graph, "RMS_NORM", &[sum]);
+        graph.output("norm", norm).unwrap();
+        assert_eq!(prepared(&backend, graph, true).1[0], "ADD:aclnnAdd");
+    }
 }

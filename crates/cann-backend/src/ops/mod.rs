@@ -43,7 +43,7 @@ mod unary;
 mod view;
 
 pub use copy::packed_copy;
-pub use norm::rms_norm_mul;
+pub use norm::{add_rms_norm, rms_norm_mul};
 pub use operand::Operand;
 
 /// One parameter: ggml's name, its default (none: it must be given) and what it means.

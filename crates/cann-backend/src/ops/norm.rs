@@ -68,9 +68,14 @@ fn eps(cx: &NodeCx) -> f64 {
 
 fn plan_rms_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {
     let x = cx.src(0).arg()?;
-    super::steps::listed(x.ne[0])?;
-    let ones = lower.constant_f32(&vec![1.0; x.ne[0] as usize], &x.ne[..1]);
+    let ones = ones(lower, x.ne[0])?;
     rms_norm(lower, &x, &ones, eps(cx), &cx.dst.arg()?)
+}
+
+/// A row of ones, for operators that insist on a weight. All rows of one length in a plan are one constant.
+fn ones(lower: &mut Lower, len: i64) -> Result<TensorArg, Unsupported> {
+    super::steps::listed(len)?;
+    Ok(lower.constant_f32(&vec![1.0; len as usize], &[len]))
 }
 
 fn rms_norm(lower: &mut Lower, x: &TensorArg, gamma: &TensorArg, eps: f64, out: &TensorArg) -> Result<(), Unsupported> {
@@ -89,9 +94,31 @@ pub fn rms_norm_mul(
     dst: &Operand,
     lower: &mut Lower,
 ) -> Result<(), Unsupported> {
+    rms_norm(lower, &x.arg()?, &gamma(weight)?, f64::from(norm.params.f32("eps")), &dst.arg()?)
+}
+
+/// A packed f32 row of weights as its operator wants it.
+fn gamma(weight: &Operand) -> Result<TensorArg, Unsupported> {
     let weight = weight.arg()?;
-    let gamma = weight.view(&weight.ne[..1], &weight.nb[..1], 0);
-    rms_norm(lower, &x.arg()?, &gamma, f64::from(norm.params.f32("eps")), &dst.arg()?)
+    Ok(weight.view(&weight.ne[..1], &weight.nb[..1], 0))
+}
+
+/// The sum of two packed f32 tensors of one shape, and an RMS_NORM of it (times a row of weights), as one call.
+pub fn add_rms_norm(
+    norm: &Node,
+    [a, b]: [&Operand; 2],
+    weight: Option<&Operand>,
+    [sum, dst]: [&Operand; 2],
+    lower: &mut Lower,
+) -> Result<(), Unsupported> {
+    let (a, b, sum, out) = (a.arg()?, b.arg()?, sum.arg()?, dst.arg()?);
+    let gamma = match weight {
+        Some(weight) => gamma(weight)?,
+        None => ones(lower, a.ne[0])?,
+    };
+    let rstd = lower.scratch(ACL_FLOAT, &[1, a.ne[1], a.ne[2], a.ne[3]]);
+    let eps = Arg::F64(f64::from(norm.params.f32("eps")));
+    lower.call(AclOp::aclnnAddRmsNorm, [a.into(), b.into(), gamma.into(), eps, out.into(), rstd.into(), sum.into()])
 }
 
 fn plan_norm(cx: &NodeCx, lower: &mut Lower) -> Result<(), Unsupported> {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use acl_sys::AclOp;
 use gguf::GgmlType;
 
 use super::select;
@@ -77,20 +78,25 @@ pub(super) struct Lowered {
 }
 
 /// Lowers every node that runs, then a packing copy for each output whose memory has gaps.
-pub(super) fn lower(graph: &Graph, caps: &DeviceCaps, device: &str) -> Result<Lowered> {
+pub(super) fn lower(graph: &Graph, caps: &DeviceCaps, device: &str, fuse: bool) -> Result<Lowered> {
     let (nodes, _) = select::selected(graph);
     let mut out = Lowering::default();
     let end = nodes.len();
-    let fused = fusions(graph, &nodes);
+    let fused = if fuse { fusions(graph, &nodes, caps) } else { vec![Fused::No; nodes.len()] };
     for (position, id) in nodes.iter().enumerate() {
         let node = graph.node(*id);
         let start = out.steps.len();
         out.notes.push(None);
         let mut lower = Lower { caps, out: &mut out, position };
         let result = match fused[position] {
-            Fused::Into => {
-                lower.note("folded into the multiplication after it");
+            Fused::Into(other) => {
+                lower.note(format!("folded into {other}"));
                 Ok(())
+            }
+            Fused::Sum { norm, mul } => {
+                let also = mul.map_or(String::new(), |mul| format!(" and {}", graph.node(mul).name));
+                lower.note(format!("computes {}{also} too", graph.node(norm).name));
+                lower_sum(graph, *id, norm, mul, &mut lower)
             }
             Fused::With(norm) if !node.is_empty() => {
                 lower.note(format!("computes {} too", graph.node(norm).name));
@@ -137,18 +143,40 @@ fn lower_fused(graph: &Graph, norm: NodeId, mul: NodeId, lower: &mut Lower) -> R
     ops::rms_norm_mul(graph.node(norm), &operand(graph, x), &operand(graph, weight), &operand(graph, mul), lower)
 }
 
+/// ADD, the RMS_NORM of its result, and perhaps the MUL of that, as one call.
+fn lower_sum(
+    graph: &Graph,
+    add: NodeId,
+    norm: NodeId,
+    mul: Option<NodeId>,
+    lower: &mut Lower,
+) -> Result<(), Unsupported> {
+    let (node, last) = (graph.node(add), mul.unwrap_or(norm));
+    let [Some(a), Some(b)] = node.src[..] else {
+        return Err(Unsupported("a fused sum without its sources".into()));
+    };
+    let weight = mul.and_then(|mul| graph.node(mul).src[1]).map(|weight| operand(graph, weight));
+    let [a, b, sum, out] = [a, b, add, last].map(|id| operand(graph, id));
+    ops::add_rms_norm(graph.node(norm), [&a, &b], weight.as_ref(), [&sum, &out], lower)
+}
+
 /// What becomes of a node in fusion.
 #[derive(Clone, Copy, PartialEq)]
 enum Fused {
     No,
-    /// Its work is done by the node that reads it.
-    Into,
+    /// Its work is done by another node: what that is to this one.
+    Into(&'static str),
     /// It does the work of this RMS_NORM as well.
     With(NodeId),
+    /// A sum that does the work of its RMS_NORM, and of a MUL of that, as well.
+    Sum {
+        norm: NodeId,
+        mul: Option<NodeId>,
+    },
 }
 
-/// RMS_NORM whose only reader is a MUL by a row of weights becomes one call.
-fn fusions(graph: &Graph, nodes: &[NodeId]) -> Vec<Fused> {
+/// Nodes that become one call: RMS_NORM with the MUL by a row of weights that is its only reader, then ADD with either.
+fn fusions(graph: &Graph, nodes: &[NodeId], caps: &DeviceCaps) -> Vec<Fused> {
     let mut readers = vec![0u32; graph.nodes().len()];
     let mut read = |id: NodeId| readers[id.index()] += 1;
     for id in nodes {
@@ -179,11 +207,42 @@ fn fusions(graph: &Graph, nodes: &[NodeId]) -> Vec<Fused> {
             && readers[x.index()] == 1
             && norm.src[0].is_some_and(|s| unwritten(graph, &nodes[norm_at..position], graph.node(s).root));
         if row && plain && fused[norm_at] == Fused::No {
-            fused[norm_at] = Fused::Into;
+            fused[norm_at] = Fused::Into("the multiplication after it");
             fused[position] = Fused::With(x);
         }
     }
+    if caps.api.has_op(AclOp::aclnnAddRmsNorm) {
+        for position in 0..nodes.len() {
+            fuse_sum(graph, nodes, position, &mut fused);
+        }
+    }
     fused
+}
+
+/// The sum at `position` with the first RMS_NORM of it. Everything happens where the sum was: nothing may write it before it was
+/// normalised, nor the weight before it was used.
+fn fuse_sum(graph: &Graph, nodes: &[NodeId], position: usize, fused: &mut [Fused]) {
+    const BY: Fused = Fused::Into("the sum before it");
+    let (id, add) = (nodes[position], graph.node(nodes[position]));
+    let alike = |n: &Node| n.ty == GgmlType::F32 && n.ne == add.ne && n.is_contiguous();
+    let sources = add.src.iter().flatten().all(|s| alike(graph.node(*s)));
+    if add.op.name != "ADD" || !alike(add) || !sources || add.is_empty() || fused[position] != Fused::No {
+        return;
+    }
+    let normalises = |n: &NodeId| graph.node(*n).op.name == "RMS_NORM" && graph.node(*n).src[0] == Some(id);
+    let Some(norm_at) = nodes[position..].iter().position(normalises).map(|at| position + at) else { return };
+    let norm = nodes[norm_at];
+    let mul_at = fused.iter().position(|f| *f == Fused::With(norm));
+    let weight = mul_at.and_then(|at| graph.node(nodes[at]).src[1]);
+    let untouched = unwritten(graph, &nodes[position + 1..norm_at], add.root)
+        && weight.is_none_or(|w| unwritten(graph, &nodes[position..mul_at.unwrap_or(norm_at)], graph.node(w).root));
+    if untouched {
+        fused[norm_at] = BY;
+        if let Some(at) = mul_at {
+            fused[at] = BY;
+        }
+        fused[position] = Fused::Sum { norm, mul: mul_at.map(|at| nodes[at]) };
+    }
 }
 
 /// Whether none of these nodes writes into the memory of `root`.
@@ -212,7 +271,7 @@ fn lifetimes(
     };
     for (position, id) in nodes.iter().enumerate() {
         let node = graph.node(*id);
-        if fused[position] != Fused::Into {
+        if !matches!(fused[position], Fused::Into(_)) {
             touch(Mem::Node(node.root), position);
         }
         for step in &lowering.steps[lowering.node_steps[position].clone()] {

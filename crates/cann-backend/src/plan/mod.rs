@@ -42,6 +42,8 @@ pub use handle::{Plan, RunBuilder, RunResult};
 pub struct PrepareOptions {
     /// Replay a captured model where the library can capture. `None`: as `GGML_CANN_ACL_GRAPH` says, else yes.
     pub capture: Option<bool>,
+    /// Let one call do the work of several nodes where an operator can. `None`: as `GGML_CANN_OPERATOR_FUSION` says, else yes.
+    pub fuse: Option<bool>,
     /// Takes the nodes that this device refuses; without it, nothing moves.
     pub fallback: Option<Backend>,
 }
@@ -325,7 +327,8 @@ const OVERFLOW: &str = "the sizes of this graph overflow";
 
 fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &PrepareOptions) -> Result<Single> {
     let device = backend.name().to_owned();
-    let lowered = lower::lower(graph, &worker.caps, &device)?;
+    let fuse = options.fuse.unwrap_or_else(|| env_switch("GGML_CANN_OPERATOR_FUSION").unwrap_or(true));
+    let lowered = lower::lower(graph, &worker.caps, &device, fuse)?;
     let mut slot = SlotLayout::default();
     let mut inputs = inputs(graph, &lowered, &mut slot)?;
     let mut outputs = outputs(graph, &lowered, &mut slot)?;
