@@ -212,12 +212,64 @@ fn vectors_empties_and_refusals_of_products() {
 }
 
 #[test]
-fn weights_keep_their_layout_and_have_a_size() {
+fn weights_have_a_private_format_that_products_read() {
     let d = device();
-    let w = random(&d, ACL_FLOAT16, &[20, 40], 1);
-    let before = w.read();
-    assert_eq!(d.aclnnTransMatmulWeight(w.handle), Ok(()));
-    assert_eq!(w.read(), before);
+    // Where element (row, column) of a matrix goes: strips of 16 columns, one after the other.
+    let place = |rows: usize, i: usize, j: usize| (j / 16 * rows + i) * 16 + j % 16;
+    for (dtype, batch, rows, cols) in
+        [(ACL_FLOAT16, 1, 32, 48), (ACL_BF16, 1, 16, 16), (ACL_FLOAT16, 3, 48, 16), (ACL_FLOAT16, 1, 272, 528)]
+    {
+        let w = random(&d, dtype, &[batch, rows, cols], 1);
+        let before = w.read();
+        assert_eq!(d.aclnnTransMatmulWeight(w.handle), Ok(()), "{}", d.message());
+        let after = w.read();
+        let (size, rows, cols) = ((rows * cols) as usize, rows as usize, cols as usize);
+        for (at, value) in before.iter().enumerate() {
+            let (matrix, i, j) = (at / size, at % size / cols, at % cols);
+            assert_eq!(after[matrix * size + place(rows, i, j)], *value, "{dtype} {rows} x {cols}: {at}");
+        }
+    }
+    let bytes = random(&d, ACL_INT8, &[16, 64], 1);
+    let before = bytes.read();
+    d.aclnnTransMatmulWeight(bytes.handle).unwrap();
+    assert_eq!((bytes.read()[32], bytes.read()[16 * 32]), (before[64], before[32]));
+
+    for (m, k, n, dtype) in [
+        (1, 48, 32, ACL_FLOAT16),
+        (3, 32, 48, ACL_BF16),
+        (9, 272, 64, ACL_FLOAT16),
+        (70, 560, 96, ACL_FLOAT16),
+        (1, 1040, 160, ACL_FLOAT16),
+    ] {
+        for x_type in [ACL_FLOAT, ACL_FLOAT16] {
+            let x = random(&d, x_type, &[m, k], 3);
+            // Rows of k, turned round as weights are; and rows of n.
+            let (rows, cols) = (random(&d, dtype, &[n, k], 4), random(&d, dtype, &[k, n], 4));
+            let turned = d.transposed(&rows);
+            let out = d.empty(ACL_FLOAT, &[m, n]);
+            let want = [product(&x, &turned, &[m, n]), product(&x, &cols, &[m, n])];
+            for (matrix, plain, want) in [(&rows, &turned, &want[0]), (&cols, &cols, &want[1])] {
+                d.aclnnTransMatmulWeight(matrix.handle).unwrap();
+                let weight = d.formatted(plain, ACL_FORMAT_FRACTAL_NZ);
+                assert_eq!(d.aclnnMm(x.handle, weight.handle, out.handle, USE_FP16), Ok(()), "{}", d.message());
+                close(&format!("{m} {k} {n}"), &out, want, 9.0);
+                // Without the format's name it is another matrix.
+                d.aclnnMm(x.handle, plain.handle, out.handle, USE_FP16).unwrap();
+                assert!(out.read().iter().zip(want).any(|(a, b)| (a - b).abs() > 0.1));
+            }
+        }
+    }
+
+    // Nobody else takes it, and what is not whole blocks has to be padded first.
+    let w = d.formatted(&random(&d, ACL_FLOAT16, &[32, 32], 1), ACL_FORMAT_FRACTAL_NZ);
+    let (x, out) = (random(&d, ACL_FLOAT16, &[32, 32], 1), d.empty(ACL_FLOAT16, &[32, 32]));
+    refused(&d, d.aclnnAdd(x.handle, w.handle, d.f32(1.0).handle, out.handle), ACLNN_ERR_PARAM_INVALID);
+    refused(&d, d.aclnnInplaceCopy(out.handle, w.handle), ACLNN_ERR_PARAM_INVALID);
+    refused(&d, d.aclnnMm(w.handle, x.handle, out.handle, 0), ACLNN_ERR_PARAM_INVALID);
+    refused(&d, d.aclnnMatmul(x.handle, w.handle, out.handle, 0), ACLNN_ERR_PARAM_INVALID);
+    let odd = random(&d, ACL_FLOAT16, &[20, 40], 1);
+    refused(&d, d.aclnnTransMatmulWeight(odd.handle), ACLNN_ERR_PARAM_INVALID);
+    refused(&d, d.aclnnTransMatmulWeight(d.transposed(&x).handle), ACLNN_ERR_PARAM_INVALID);
     let single = random(&d, ACL_FLOAT, &[20, 40], 1);
     refused(&d, d.aclnnTransMatmulWeight(single.handle), ACLNN_ERR_PARAM_INVALID);
     let size = |dims: &[i64], dtype| {

@@ -61,6 +61,10 @@ impl Kind for Tensor {
         if self.dtype() == DType::BF16 && !matches!(family(), Family::Ascend910B | Family::Ascend910_93) {
             return Err(Refusal::invalid(format!("{name} is BF16, which this chip does not have")));
         }
+        // Only a product reads the private format; to all others its bytes are in no order.
+        if self.format() == ACL_FORMAT_FRACTAL_NZ && name != "mat2" {
+            return Err(Refusal::invalid(format!("{name} is FRACTAL_NZ, which this operator does not take")));
+        }
         executor::note_argument(name, self, written);
         Ok(())
     }

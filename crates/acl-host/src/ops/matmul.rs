@@ -9,12 +9,13 @@
 
 use std::ops::Range;
 
-use acl_sys::{KEEP_DTYPE, USE_HF32};
+use acl_sys::{ACL_FORMAT_FRACTAL_NZ, KEEP_DTYPE, USE_HF32};
 
-use super::check::{broadcast, ensure, is_flt, rank_is, shape_is};
+use super::check::{broadcast, contiguous, ensure, is_flt, rank_is, shape_is};
 use super::norm::{lend, scratch_rows};
+use super::transfer::Transfer;
 use crate::executor::{Checked, Op, Refusal, Run, bytes_of};
-use crate::kernels::matmul::{self as kernel, DenseType, DenseView, OutView, Problem, Weights};
+use crate::kernels::matmul::{self as kernel, DenseType, DenseView, FractalView, OutView, Problem, Weights};
 use crate::runtime::config::{self, Family};
 use crate::tensor::{DType, MAX_RANK, Tensor, View, broadcast_shape};
 
@@ -27,13 +28,55 @@ const MANY_ROWS: usize = 8;
 const MIN_ROWS: usize = 48;
 const MIN_COLS: usize = 16;
 
-/// `(m, k) x (k, n)`.
+/// `(m, k) x (k, n)`. The only product here that takes a weight in the private format.
 pub(crate) fn aclnnMm(self_: &Tensor, mat2: &Tensor, out: &Tensor, cube_math_type: i8) -> Checked {
     let (a, b, out) = operands(self_, mat2, out, cube_math_type)?;
     for (name, view) in [("self", &a), ("mat2", &b), ("out", &out)] {
         rank_is(name, view, 2)?;
     }
+    if b.format() == ACL_FORMAT_FRACTAL_NZ {
+        return fractal_product(a, b, out);
+    }
     product(a, b, out)
+}
+
+/// `a (m, k) x b (k, n)` with `b` in the private format: as it is or turned round, which its strides tell.
+fn fractal_product(a: View, b: View, out: View) -> Checked {
+    has_private_format()?;
+    let (m, k, n) = (a.dim(0), a.dim(1), b.dim(1));
+    ensure(b.dim(0) == k, || format!("inner dims {k} and {} differ", b.dim(0)))?;
+    shape_is("out", &out, &[m, n])?;
+    contiguous("out", &out)?;
+    // The matrix as it was when it was transformed.
+    let turned = b.is_contiguous();
+    let matrix = if turned { b } else { b.transposed() };
+    whole_blocks("mat2", &matrix)?;
+    if out.is_empty() {
+        return Ok(Op::nothing());
+    }
+    let ty = dense_type(b.dtype()).filter(|ty| *ty != DenseType::F32);
+    let ty = ty.ok_or_else(|| Refusal::invalid(format!("mat2 of {:?} has no private format", b.dtype())))?;
+    let w = Fractal { bytes: Bytes::under(&matrix), ty, extents: (matrix.dim(0), matrix.dim(1)), turned };
+    Ok(alone(Dense::new("self", &a)?, Factor::Fractal(w), out))
+}
+
+/// Whether the chip has the private format at all.
+fn has_private_format() -> Result<(), Refusal> {
+    let settings = config::settings();
+    ensure(settings.family != Family::Ascend910A, || format!("{} has no FRACTAL_NZ weights", settings.soc_name))
+}
+
+/// A block of the private format: 16 rows of 32 bytes.
+const BLOCK_ROWS: usize = 16;
+const BLOCK_ROW_BYTES: usize = 32;
+
+/// Packed matrices that are whole blocks of the private format. What is padded there takes more memory than it had, and this
+/// device will not guess whether that is there.
+fn whole_blocks(name: &str, view: &View) -> Result<(), Refusal> {
+    contiguous(name, view)?;
+    let across = BLOCK_ROW_BYTES / view.dtype().size();
+    let whole = matches!(view.dims(), [.., rows, cols] if rows % BLOCK_ROWS == 0 && cols % across == 0);
+    ensure(whole, || format!("{name} {:?} is not whole blocks of {BLOCK_ROWS} x {across}", view.dims()))
 }
 
 /// `(b, m, k) x (b, k, n)`, where either batch may be 1.
@@ -85,7 +128,7 @@ pub(crate) fn aclnnMatmul(self_: &Tensor, mat2: &Tensor, out: &Tensor, cube_math
     product(a, b, out)
 }
 
-/// Weights keep their layout: the kernels read them as they are, with or without the format's name.
+/// From rows to the private format, in place: blocks one under the other, strip beside strip, each block row by row.
 pub(crate) fn aclnnTransMatmulWeight(mm_weight_ref: &Tensor) -> Checked {
     let weight = mm_weight_ref.view();
     ensure(matches!(weight.dtype(), DType::F16 | DType::BF16 | DType::I8), || {
@@ -93,7 +136,19 @@ pub(crate) fn aclnnTransMatmulWeight(mm_weight_ref: &Tensor) -> Checked {
     })?;
     ensure((2..=6).contains(&weight.rank()), || format!("mmWeightRef has {} dims, needed are 2 to 6", weight.rank()))?;
     ensure(!weight.is_empty(), || "mmWeightRef is empty".into())?;
-    Ok(Op::nothing())
+    has_private_format()?;
+    whole_blocks("mmWeightRef", &weight)?;
+    let (rows, cols, across) =
+        (weight.dim(weight.rank() - 2), weight.row_len(), BLOCK_ROW_BYTES / weight.dtype().size());
+    let batch = weight.numel() / (rows * cols);
+    let blocks = weight.reshaped(&[batch, rows / BLOCK_ROWS, BLOCK_ROWS, cols / across, across]);
+    let blocks = blocks.ok_or_else(|| Refusal::invalid("mmWeightRef is not contiguous"))?.permuted(&[0, 3, 1, 2, 4]);
+    let bytes = bytes_of::<u8>(weight.numel() * weight.dtype().size());
+    Ok(Op::new(bytes, move |run| {
+        let copy = View::packed(run.take::<u8>(bytes).as_mut_ptr(), blocks.dtype(), blocks.dims());
+        Transfer::new(&copy, &blocks).run(run);
+        Transfer::new(&View::packed(weight.ptr(), blocks.dtype(), blocks.dims()), &copy).run(run);
+    }))
 }
 
 /// How many elements a weight `(…, k, n)` takes in the chip's private format; callers allocate by it.
@@ -159,6 +214,7 @@ fn product(a: View, b: View, out: View) -> Checked {
     };
     let (m, k, inner, n) = (*m, *k, *inner, *n);
     ensure(k == inner, || format!("inner dims {k} and {inner} differ"))?;
+    ensure(b.format() != ACL_FORMAT_FRACTAL_NZ, || "mat2 is FRACTAL_NZ, which only aclnnMm takes here".into())?;
     let batch = broadcast_shape(&a.dims()[..a.rank() - 2], &b.dims()[..b.rank() - 2])
         .filter(|batch| batch.len() <= MAX_RANK - 2)
         .ok_or_else(|| Refusal::invalid(format!("batches of {:?} and {:?} do not broadcast", a.dims(), b.dims())))?;
@@ -273,6 +329,32 @@ impl Dense {
     }
 }
 
+/// A matrix in the private format.
+struct Fractal {
+    bytes: Bytes,
+    ty: DenseType,
+    extents: (usize, usize),
+    turned: bool,
+}
+
+/// The right operand of a product.
+enum Factor {
+    Dense(Dense),
+    Fractal(Fractal),
+}
+
+impl Factor {
+    fn weights(&self) -> Weights<'_> {
+        match self {
+            Factor::Dense(w) => Weights::Dense(w.view()),
+            Factor::Fractal(w) => match FractalView::new(w.bytes.read(), w.ty, w.extents, w.turned) {
+                Some(view) => Weights::Fractal(view),
+                None => unreachable!("a matrix of whole blocks lies inside its own span"),
+            },
+        }
+    }
+}
+
 pub(super) fn dense_type(dtype: DType) -> Option<DenseType> {
     Some(match dtype {
         DType::F32 => DenseType::F32,
@@ -330,7 +412,10 @@ pub(super) fn products(mut items: Vec<Item>) -> Op {
     items.retain(|item| !item.out.is_empty());
     match &items[..] {
         [] => return Op::nothing(),
-        [item] if item.out.is_contiguous() => return alone(items.remove(0)),
+        [item] if item.out.is_contiguous() => {
+            let Item { x, w, out } = items.remove(0);
+            return alone(x, Factor::Dense(w), out);
+        }
         _ => {}
     }
     let threads = threads();
@@ -389,16 +474,16 @@ fn compute(item: &Item, chunk: &Chunk, scratch: &mut [u8], sums: &mut [f32]) {
 }
 
 /// One product on the whole team, written in place.
-fn alone(item: Item) -> Op {
-    let (m, n, k) = (item.m(), item.n(), item.k());
-    let ty = dense_type(item.out.dtype());
-    let out = Bytes::under(&item.out);
+fn alone(x: Dense, w: Factor, out: View) -> Op {
+    let ((m, k), n) = (x.extents, out.row_len());
+    let ty = dense_type(out.dtype());
+    let out = Bytes::under(&out);
     let bytes = bytes_of::<u8>(kernel::scratch_bytes(threads(), m, n, k));
     Op::new(bytes, move |run| {
         let scratch = run.take::<u8>(bytes);
         let out = ty.and_then(|ty| OutView::new(out.write(0..out.len()), ty, (m, n), n));
         if let Some(out) = out {
-            kernel::matmul(run.team, Problem { x: item.x.view(), w: Weights::Dense(item.w.view()), out }, scratch);
+            kernel::matmul(run.team, Problem { x: x.view(), w: w.weights(), out }, scratch);
         }
     })
 }

@@ -14,7 +14,7 @@ mod avx2;
 mod operand;
 mod scalar;
 
-pub use operand::{DenseType, DenseView, GROUP, OutView, QuantBits, QuantWeights, Weights};
+pub use operand::{DenseType, DenseView, FractalView, GROUP, OutView, QuantBits, QuantWeights, STRIP, Weights};
 
 use super::convert::{self, ConvertFns};
 use super::isa::Isa;
@@ -222,7 +222,7 @@ impl Product<'_> {
             Weights::Dense(w) if m <= DOT_ROWS && (w.col_stride == 1 || w.row_stride == 1) => {
                 self.dot_dense(p, *w, &mut scratch);
             }
-            Weights::Dense(_) => self.tile_f32(p, &mut scratch),
+            Weights::Dense(_) | Weights::Fractal(_) => self.tile_f32(p, &mut scratch),
         }
     }
 
@@ -316,6 +316,14 @@ impl Product<'_> {
                             // SAFETY: `table` checked the processor; the panel holds `depth` rows of 16.
                             Weights::Dense(dense) => unsafe { (self.fns.pack_dense)(dense, n0, k0, depth, w) },
                             Weights::Quant(quant) => pack_any_quant(quant, n0, k0, w),
+                            Weights::Fractal(fractal) => {
+                                let mut at = 0;
+                                fractal.parts(n0, k0, depth, |part, n, k, len| {
+                                    // SAFETY: as for dense weights, which the part is.
+                                    unsafe { (self.fns.pack_dense)(&part, n, k, len, &mut w[at..at + NR * len]) };
+                                    at += NR * len;
+                                });
+                            }
                         }
                         for panel in 0..rows.div_ceil(MR) {
                             // SAFETY: the region that wrote the panels is over; they are only read now.

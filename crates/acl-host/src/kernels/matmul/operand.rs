@@ -279,12 +279,78 @@ impl GroupedWeights<'_> {
     }
 }
 
+/// A matrix of half-precision floats in the chip's private format: columns in strips of 16, each strip row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct FractalView<'a> {
+    /// The first strip, as long as the matrix is high; the others follow it.
+    strip: DenseView<'a>,
+    strips: usize,
+    /// Whether outputs are columns of the matrix, not rows.
+    turned: bool,
+}
+
+/// Columns of a strip of [`FractalView`].
+pub const STRIP: usize = 16;
+
+impl<'a> FractalView<'a> {
+    /// A matrix of `extents` as it lies in `data`. With `turned`, its rows are the inputs of a product. `None` when it is no whole
+    /// number of strips, or `data` is too short.
+    pub fn new(data: &'a [u8], ty: DenseType, (rows, cols): (usize, usize), turned: bool) -> Option<FractalView<'a>> {
+        let bytes = span(1, rows.checked_mul(cols)?, 0, 1, ty.bytes())?;
+        let whole = cols.is_multiple_of(STRIP) && ty != DenseType::F32 && bytes <= data.len();
+        let strip = DenseView::new(data, ty, (rows, STRIP.min(cols)), (STRIP, 1))?;
+        whole.then_some(FractalView { strip, strips: cols / STRIP, turned })
+    }
+
+    /// Strip number `i`.
+    fn strip(&self, i: usize) -> DenseView<'a> {
+        assert!(i < self.strips);
+        let skip = i * self.strip.rows * STRIP * self.strip.ty.bytes();
+        DenseView { data: self.strip.data.wrapping_add(skip), ..self.strip }
+    }
+
+    fn n(&self) -> usize {
+        if self.turned { self.strips * STRIP } else { self.strip.rows }
+    }
+
+    fn k(&self) -> usize {
+        if self.turned { self.strip.rows } else { self.strips * STRIP }
+    }
+
+    fn at(&self, n: usize, k: usize) -> f32 {
+        let (row, col) = if self.turned { (k, n) } else { (n, k) };
+        self.strip(col / STRIP).at(row, col % STRIP)
+    }
+
+    /// Calls `pack(part, first output, first input, depth)` for the dense parts that make up 16 outputs from `n0` on and `depth`
+    /// inputs from `k0` on, in order of inputs.
+    pub(super) fn parts(
+        &self,
+        n0: usize,
+        k0: usize,
+        depth: usize,
+        mut pack: impl FnMut(DenseView<'a>, usize, usize, usize),
+    ) {
+        if self.turned {
+            // Panels begin where strips do.
+            return pack(self.strip(n0 / STRIP).transposed(), n0 % STRIP, k0, depth);
+        }
+        let mut at = k0;
+        while at < k0 + depth {
+            let len = (STRIP - at % STRIP).min(k0 + depth - at);
+            pack(self.strip(at / STRIP), n0, at % STRIP, len);
+            at += len;
+        }
+    }
+}
+
 /// The right operand: `n` outputs by `k` inputs. A matrix stored `[k][n]` is the `transposed()` view of itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Weights<'a> {
     /// Rows are outputs, columns inputs.
     Dense(DenseView<'a>),
     Quant(QuantWeights<'a>),
+    Fractal(FractalView<'a>),
 }
 
 impl Weights<'_> {
@@ -292,6 +358,7 @@ impl Weights<'_> {
         match self {
             Weights::Dense(w) => w.rows,
             Weights::Quant(w) => w.n,
+            Weights::Fractal(w) => w.n(),
         }
     }
 
@@ -299,6 +366,7 @@ impl Weights<'_> {
         match self {
             Weights::Dense(w) => w.cols,
             Weights::Quant(w) => w.k,
+            Weights::Fractal(w) => w.k(),
         }
     }
 
@@ -307,6 +375,7 @@ impl Weights<'_> {
         match self {
             Weights::Dense(w) => w.at(n, k),
             Weights::Quant(w) => w.at(n, k),
+            Weights::Fractal(w) => w.at(n, k),
         }
     }
 }
