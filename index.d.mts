@@ -1,1 +1,3 @@
+import cann = require('./index.js')
 export * from './index.js'
+export default cann

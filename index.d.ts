@@ -244,7 +244,7 @@ export interface BackendStats {
  * dispose() marks at once (new use throws or rejects with ERR_DISPOSED) and memory goes back when the last task that uses it
  * is past; `[Symbol.asyncDispose]` and backend.synchronize() resolve after that.
  */
-interface Releasable {
+export interface Releasable {
   dispose(): void
   [Symbol.dispose](): void
   [Symbol.asyncDispose](): Promise<void>

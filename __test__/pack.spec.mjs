@@ -1,17 +1,22 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { before, test } from 'node:test'
 
+import { packPlatform, packRoot } from '../scripts/pack.mjs'
+import { PLATFORMS } from '../scripts/platform.mjs'
 import { root, withFolder } from './helpers/index.mjs'
 
 const at = withFolder()
 const { platformName } = createRequire(import.meta.url)('../native.js')
 const platform = platformName()
+const binary = process.env.CANN_NODE_BINARY_PATH ?? join(root, `cann-node.${platform}.node`)
 const shell = process.platform === 'win32'
 const npm = (args, cwd) => execFileSync('npm', args, { cwd, encoding: 'utf8', shell, stdio: ['ignore', 'pipe', 'pipe'] })
+
+const readJson = (path) => JSON.parse(readFileSync(path, 'utf8'))
 
 const use = `
   const backend = await cann.Backend.open()
@@ -21,21 +26,25 @@ const use = `
   console.log(JSON.stringify([...(await plan.run({ x: Float32Array.of(1, 2), b: Float32Array.of(3, 4) })).y]))
   await backend.close()`
 
-test('packed, installed into an empty folder without scripts, required and imported', () => {
-  const packs = join(at.folder, 'packs')
-  const binary = join(at.folder, 'binary')
-  const app = join(at.folder, 'app')
-  for (const folder of [packs, app]) mkdirSync(folder)
-  cpSync(join(root, 'npm', platform), binary, { recursive: true })
-  const file = `cann-node.${platform}.node`
-  copyFileSync(process.env.CANN_NODE_BINARY_PATH ?? join(root, file), join(binary, file))
-  npm(['pack', '--ignore-scripts', '--pack-destination', packs], root)
-  npm(['pack', '--ignore-scripts', '--pack-destination', packs], binary)
-  const tarballs = readdirSync(packs).map((name) => `file:${join(packs, name)}`)
-  assert.equal(tarballs.length, 2)
+/** The most that an installed package may take: what it says on the box is "a few MB". */
+const INSTALLED_BYTES = 12e6
 
+let packed
+before(() => {
+  packed = [packRoot(at.folder), packPlatform(platform, binary, at.folder)]
+})
+
+function* sizes(folder) {
+  for (const entry of readdirSync(folder, { withFileTypes: true, recursive: true })) {
+    if (entry.isFile()) yield statSync(join(entry.parentPath ?? entry.path, entry.name)).size
+  }
+}
+
+test('packed, installed into an empty folder without scripts, required and imported', (t) => {
+  const app = join(at.folder, 'app')
+  mkdirSync(app)
   writeFileSync(join(app, 'package.json'), '{ "name": "app", "private": true }')
-  npm(['install', '--offline', '--ignore-scripts', '--no-audit', '--no-fund', ...tarballs], app)
+  npm(['install', '--offline', '--ignore-scripts', '--no-audit', '--no-fund', ...packed.map(({ path }) => `file:${path}`)], app)
   const env = { ...process.env }
   delete env.CANN_NODE_BINARY_PATH
   const run = (name, text) => {
@@ -48,9 +57,15 @@ test('packed, installed into an empty folder without scripts, required and impor
   assert.equal(run('cjs.cjs', `const cann = require('cann-node');\n(async () => {${use}})()`), '[4,6]\n')
 
   const installed = join(app, 'node_modules/cann-node')
-  const manifest = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8'))
+  const total = [...sizes(join(app, 'node_modules'))].reduce((a, b) => a + b)
+  for (const { name, bytes } of [...packed, { name: 'installed', bytes: total }]) t.diagnostic(`${name}: ${(bytes / 1e6).toFixed(2)} MB`)
+  assert.ok(total < INSTALLED_BYTES, `${total} bytes`)
+  const manifest = readJson(join(installed, 'package.json'))
   assert.equal(manifest.dependencies, undefined)
-  for (const script of ['install', 'preinstall', 'postinstall', 'prepare']) assert.equal(manifest.scripts?.[script], undefined)
+  assert.equal(manifest.scripts, undefined)
+  assert.equal(manifest.devDependencies, undefined)
+  const platforms = PLATFORMS.map(({ name }) => [`@cann-node/${name}`, manifest.version])
+  assert.deepEqual(manifest.optionalDependencies, Object.fromEntries(platforms))
   const files = readdirSync(installed, { recursive: true }).map(String)
   assert.ok(!files.some((name) => name.endsWith('.node') || name.endsWith('.rs') || name.includes('__test__')), files.join(' '))
 
@@ -63,13 +78,40 @@ test('packed, installed into an empty folder without scripts, required and impor
   assert.equal(status, 0, stdout)
 })
 
+test('a platform package is its binary and the licences of what is in it', () => {
+  const folder = join(at.folder, 'app/node_modules/@cann-node', platform)
+  const files = ['LICENSE', 'NOTICE', 'README.md', 'THIRD-PARTY-LICENSES', `cann-node.${platform}.node`, 'package.json']
+  assert.deepEqual(readdirSync(folder).sort(), files)
+  const { version, os, cpu, libc, config, preferUnplugged } = readJson(join(folder, 'package.json'))
+  const main = readJson(join(root, 'package.json'))
+  assert.deepEqual([version, os, cpu, preferUnplugged], [main.version, [process.platform], [process.arch], true])
+  if (process.platform === 'linux') assert.deepEqual(libc, [platform.endsWith('musl') ? 'musl' : 'glibc'])
+  if (platform.endsWith('-gnu')) assert.deepEqual(config, main.config)
+  assert.deepEqual(main.napi.targets, PLATFORMS.map(({ target }) => target))
+})
+
+test('a clone installs: what is not yet published is named in the tarball only', () => {
+  const main = readJson(join(root, 'package.json'))
+  assert.equal(main.optionalDependencies, undefined)
+  assert.equal(main.dependencies, undefined)
+})
+
+test('scripts/glibc.mjs refuses a binary that needs more than is promised', () => {
+  const file = join(at.folder, 'lib.so')
+  const check = (text) => {
+    writeFileSync(file, text)
+    return spawnSync(process.execPath, [join(root, 'scripts/glibc.mjs'), file], { encoding: 'utf8' })
+  }
+  assert.equal(check('a\0GLIBC_2.2.5\0GLIBC_2.17\0GLIBC_2.14\0').status, 0)
+  assert.match(check('a\0GLIBC_2.2.5\0GLIBC_2.18\0GLIBC_2.9\0').stderr, /needs glibc 2\.18/)
+  assert.match(check('nothing').stderr, /names no version/)
+})
+
 test('without the platform package the error says what to do', () => {
   const app = join(at.folder, 'bare')
   mkdirSync(app)
-  const packs = join(at.folder, 'packs')
   writeFileSync(join(app, 'package.json'), '{ "name": "bare", "private": true }')
-  const main = readdirSync(packs).find((name) => /^cann-node-\d/.test(name))
-  npm(['install', '--offline', '--ignore-scripts', '--no-audit', '--no-fund', `file:${join(packs, main)}`], app)
+  npm(['install', '--offline', '--ignore-scripts', '--no-audit', '--no-fund', `file:${packed[0].path}`], app)
   const text = "require('cann-node').listDevices().catch((e) => console.log(e.code + ' ' + e.message))"
   const env = { ...process.env }
   delete env.CANN_NODE_BINARY_PATH

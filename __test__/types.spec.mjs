@@ -44,3 +44,10 @@ test('the platform packages are fresh', () => {
   const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/platform-packages.mjs'), '--check'], { encoding: 'utf8' })
   assert.equal(status, 0, stderr)
 })
+
+test('THIRD-PARTY-LICENSES names the crates that are compiled in', (t) => {
+  const { error } = spawnSync('cargo', ['--version'])
+  if (error) return t.skip('no cargo here')
+  const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/licenses.mjs'), '--check'], { encoding: 'utf8' })
+  assert.equal(status, 0, stderr)
+})

@@ -2,6 +2,7 @@
 //
 //   npm test                      all sections
 //   npm test -- --only js         one section (set-up included); see SECTIONS for the names
+//   npm test -- --only installs   one of the sections that run only when they are named
 //   npm test -- --list            their names
 //
 // Environment variables that change what the package does are taken out, so that a developer's settings cannot turn a test red
@@ -41,6 +42,7 @@ const SECTIONS = {
   },
   types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
   tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
+  package: () => run(process.execPath, ['scripts/package-check.mjs']),
   golden: async () => {
     const cases = process.env.CANN_NODE_GOLDEN || '__test__/golden'
     // Each way to run must give the right values: other kernels, every call checked, one run as one item.
@@ -56,6 +58,11 @@ const SECTIONS = {
     // One file at a time: each has the processor for itself, and the embedded device's memory is the machine's.
     await run(process.execPath, ['--expose-gc', '--test', '--test-concurrency=1', '--test-reporter=spec', ...files.map((name) => join('__test__', name))])
   },
+}
+
+/** Sections for whoever asks: they take more than the sources and a model. */
+const EXTRA = {
+  installs: () => run(process.execPath, ['scripts/installs.mjs']),
 }
 
 /** Runs a command with its output visible; counts the tests it reports. */
@@ -95,14 +102,15 @@ function tally(line) {
 }
 
 const { values } = parseArgs({ options: { only: { type: 'string', multiple: true }, types: { type: 'boolean' }, list: { type: 'boolean' } } })
+const all = { ...SECTIONS, ...EXTRA }
 if (values.list) {
-  console.log(Object.keys(SECTIONS).join('\n'))
+  console.log(Object.keys(all).join('\n'))
   process.exit(0)
 }
 const names = values.types ? ['types'] : (values.only ?? Object.keys(SECTIONS))
-const unknown = names.find((name) => !Object.hasOwn(SECTIONS, name))
+const unknown = names.find((name) => !Object.hasOwn(all, name))
 if (unknown) {
-  console.error(`error: there is no section '${unknown}'; there are ${Object.keys(SECTIONS).join(', ')}`)
+  console.error(`error: there is no section '${unknown}'; there are ${Object.keys(all).join(', ')}`)
   process.exit(2)
 }
 
@@ -129,6 +137,6 @@ await section('set-up', async () => {
   installTools()
   build()
 })
-for (const name of names) await section(name, SECTIONS[name])
+for (const name of names) await section(name, all[name])
 console.log(`\n━━ all sections passed in ${seconds(begun)}\n${times.join('\n')}`)
 console.log(`${totals.passed} passed, ${totals.failed} failed, ${totals.skipped} skipped`)
