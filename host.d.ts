@@ -43,6 +43,7 @@ export interface UtilityProcess {
     postMessage(message: unknown): void
     kill(): boolean
     on(event: 'message', listener: (message: any) => void): unknown
+    on(event: 'error', listener: () => void): unknown
     once(event: 'exit', listener: (code: number) => void): unknown
   }
 }

@@ -34,6 +34,19 @@ for (const name of variables) {
   if (!environment.includes(`\`${name}\``)) breaches.push(`docs/environment.md does not have ${name}`)
 }
 
+// Electron forbids memory that V8 does not own, and its allocator ends the process at a gigabyte of aligned memory: what native code
+// hands to JavaScript is a copy, and what is as large as a model is mapped.
+const forbidden = [
+  [['src'], /\b(?:from_external|from_data|with_external_data|external_arraybuffer|(?:Uint|Int|BigUint|BigInt|Float)\w*Array::(?:new|from)\b|Buffer::(?:new|from)\b|ArrayBuffer::from)/],
+  [['src', 'crates'], /\b(?:from_size_align\w*|alloc_zeroed|posix_memalign|memalign|aligned_alloc|global_allocator)\b/],
+]
+for (const [folders, pattern] of forbidden) {
+  for (const path of folders.flatMap((folder) => [...files(folder, ['.rs'])])) {
+    const found = read(path).match(pattern)
+    if (found) breaches.push(`${path}: ${found[0]}: not in Electron (docs/electron.md)`)
+  }
+}
+
 const errors = read('docs/errors.md')
 const codes = new Set([...read('index.d.ts').matchAll(/'(ERR_[A-Z_]+)'/g)].map(([, code]) => code))
 for (const code of codes) if (!errors.includes(`## ${code}`)) breaches.push(`docs/errors.md has no section ${code}`)

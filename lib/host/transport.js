@@ -63,6 +63,8 @@ function utility(utilityProcess, { execArgv, cwd, env, serviceName = 'cann-node'
   const child = utilityProcess.fork(SCRIPT, [], { serviceName, execArgv, cwd, env, stdio: 'inherit' })
   child.on('message', message)
   child.once('exit', (code) => exit({ code, signal: null }))
+  // A fatal error of V8: the exit that follows says enough, and an 'error' that nobody hears would end this process.
+  child.on('error', () => {})
   return {
     get pid() {
       return child.pid
