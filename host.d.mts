@@ -1,1 +1,3 @@
+import host = require('./host.js')
 export * from './host.js'
+export default host

@@ -55,6 +55,9 @@ test('packed, installed into an empty folder without scripts, required and impor
   }
   assert.equal(run('esm.mjs', `import * as cann from 'cann-node'\n${use}`), '[4,6]\n')
   assert.equal(run('cjs.cjs', `const cann = require('cann-node');\n(async () => {${use}})()`), '[4,6]\n')
+  const hosted = `const cann = await connect()\n${use}\nawait cann.close()`
+  assert.equal(run('host.mjs', `import { connect } from 'cann-node/host'\n${hosted}`), '[4,6]\n')
+  assert.equal(run('host.cjs', `const { connect } = require('cann-node/host');\n(async () => {${hosted}})()`), '[4,6]\n')
 
   const installed = join(app, 'node_modules/cann-node')
   const total = [...sizes(join(app, 'node_modules'))].reduce((a, b) => a + b)
@@ -72,7 +75,7 @@ test('packed, installed into an empty folder without scripts, required and impor
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
   const compilerOptions = { noEmit: true, strict: true, module: 'nodenext', target: 'es2022', lib: ['es2022', 'dom'], types: [] }
   writeFileSync(join(app, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['use.mts', 'use.cts'] }))
-  writeFileSync(join(app, 'use.mts'), `import { Backend, type Tensor } from 'cann-node'\nexport const f = async (b: Backend): Promise<Tensor> => b.createTensor({ type: 'f32', ne: [1] })\n`)
+  writeFileSync(join(app, 'use.mts'), `import { connect } from 'cann-node/host'\nexport const host = connect()\nimport { Backend, type Tensor } from 'cann-node'\nexport const f = async (b: Backend): Promise<Tensor> => b.createTensor({ type: 'f32', ne: [1] })\n`)
   writeFileSync(join(app, 'use.cts'), `import cann = require('cann-node')\nexport const g = (e: unknown): boolean => e instanceof cann.CannError && e.code === 'ERR_IO'\n`)
   const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', '.'], { cwd: app, encoding: 'utf8' })
   assert.equal(status, 0, stdout)
