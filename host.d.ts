@@ -60,12 +60,15 @@ export interface HostExit {
 /** Starts a child process. Rejects with ERR_DEVICE_LOST when it ends before it is ready. */
 export function connect(options?: ConnectOptions): Promise<Host>
 
+/** For `instanceof`. */
+type Class<T> = abstract new (...args: never) => T
+
 /** One connection. Its members need no `this`. */
 export interface Host extends Pick<typeof cann, 'CannError' | 'DeviceBuffer' | 'Graph' | 'GraphTensor' | 'Tensor' | 'Weights'> {
-  readonly Backend: { open(options?: cann.BackendOptions): Promise<Backend>; readonly prototype: Backend }
-  readonly Event: { readonly prototype: Event }
-  readonly HostBuffer: { readonly prototype: HostBuffer }
-  readonly Plan: { readonly prototype: Plan }
+  readonly Backend: Class<Backend> & { open(options?: cann.BackendOptions): Promise<Backend> }
+  readonly Event: Class<Event>
+  readonly HostBuffer: Class<HostBuffer>
+  readonly Plan: Class<Plan>
   listDevices(): Promise<cann.DeviceInfo[]>
   driverReport(): Promise<cann.DriverReport[]>
   readGguf(path: string): Promise<cann.GgufInfo>

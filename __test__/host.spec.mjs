@@ -230,6 +230,32 @@ test('closing finishes what was submitted and refuses what comes', async () => {
   assert.deepEqual(exits, [])
 })
 
+test('closed while a child starts', async () => {
+  const other = await connect()
+  other.kill()
+  const waiting = rejection(() => other.listDevices(), 'ERR_DISPOSED')
+  await sleep(300)
+  await other.close()
+  await waiting
+})
+
+test('a host buffer of several messages', async () => {
+  const backend = await cann.Backend.open()
+  const n = 5 << 20
+  const buffer = await backend.allocHostBuffer(n + 1)
+  const data = Uint8Array.from({ length: n }, (_, i) => (i * 7) >> 3)
+  const writing = buffer.write(data, 1)
+  const expected = data.slice()
+  data.fill(0)
+  const reading = buffer.read(1)
+  await buffer.write(data)
+  await writing
+  assert.ok(Buffer.from(await reading).equals(expected))
+  assert.ok((await buffer.read(0, n)).every((byte) => byte === 0))
+  await rejection(() => buffer.write(data, 2), 'ERR_INVALID_ARG')
+  await backend.close()
+})
+
 test('objects of another process are refused', async () => {
   const [near, far] = [await local.Backend.open(), await cann.Backend.open()]
   const [here, there] = await Promise.all([near, far].map((backend) => backend.createTensor({ type: 'f32', ne: [4], name: 'name "t"' })))

@@ -42,7 +42,10 @@ const SECTIONS = {
   },
   types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
   tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
-  package: () => run(process.execPath, ['scripts/package-check.mjs']),
+  package: async () => {
+    await run(process.execPath, ['scripts/package-check.mjs'])
+    await run(process.execPath, ['examples/electron/check.mjs', 'types'])
+  },
   golden: async () => {
     const cases = process.env.CANN_NODE_GOLDEN || '__test__/golden'
     // Each way to run must give the right values: other kernels, every call checked, one run as one item.

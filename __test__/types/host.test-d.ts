@@ -31,6 +31,8 @@ export async function usage(signal: AbortSignal): Promise<TypedArray> {
   const plan = await backend.prepare(graph, { fallback: backend })
   const rows = await plan.report()
   void rows[0]!.op
+  const known: unknown = plan
+  if (known instanceof cann.Plan) known.dispose()
   const { y } = await plan.run({ x: new Float32Array(8) }, { signal })
   stop()
   return y!

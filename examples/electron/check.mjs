@@ -38,7 +38,7 @@ function types() {
   mkdirSync(electron)
   writeFileSync(join(electron, 'package.json'), '{ "private": true }')
   // Without its scripts, which would fetch the browser, it is its types.
-  run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error', 'electron@45'], electron)
+  run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error', 'electron@45.5.0'], electron)
   for (const name of ['electron', '@types', 'undici-types']) symlinkSync(join(electron, 'node_modules', name), join(app, 'node_modules', name), 'junction')
   const compilerOptions = {
     allowJs: true,

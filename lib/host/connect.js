@@ -55,10 +55,15 @@ class Home {
 
   /** The child that lives, or else the next one. */
   async session() {
+    if (this.#closing === undefined && !this.#session?.alive) {
+      this.#starting ??= this.#start().finally(() => (this.#starting = undefined))
+      await this.#starting
+    }
+    const session = this.#session
+    await session?.ready
+    // Also what began while the child started.
     if (this.#closing !== undefined) throw disposed('the connection')
-    if (this.#session?.alive) return (await this.#session.ready, this.#session)
-    this.#starting ??= this.#start().finally(() => (this.#starting = undefined))
-    return this.#starting
+    return session
   }
 
   async #start() {
@@ -69,7 +74,6 @@ class Home {
     this.#session = session
     if (this.#log.level !== undefined) session.post('log', undefined, [this.#log.level])
     await session.ready
-    return session
   }
 
   async #wait(ms) {

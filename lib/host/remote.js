@@ -3,7 +3,7 @@
 // The classes of the addon (native.d.ts) for objects in another process. The package's own classes work over these as over the
 // addon's; only what the addon answers at once comes as a promise here, and `home` says that it is not in this process.
 
-const { CannError } = require('../errors.js')
+const { CannError, invalid } = require('../errors.js')
 const { SLICE_BYTES } = require('../turns.js')
 const { PARTS } = require('./wire.js')
 
@@ -178,8 +178,18 @@ class RemoteHostBuffer extends Remote {
     return this.about.pinned
   }
 
-  write(data, offset) {
-    return this.call('write', [this.session.bytes(data), offset])
+  /** All of it is sent now: the data is the caller's again when this returns. */
+  async write(data, offset) {
+    const { byteLength } = data
+    if (offset + byteLength > this.size) throw invalid(`at most ${this.size} bytes with the offset`, 'data', data)
+    const sent = []
+    let at = 0
+    do {
+      const some = data.subarray(at, Math.min(at + SLICE_BYTES, byteLength))
+      sent.push(this.call('write', [this.session.bytes(some), offset + at]))
+      at += SLICE_BYTES
+    } while (at < byteLength)
+    await Promise.all(sent)
   }
 
   async read(offset, size) {

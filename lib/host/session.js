@@ -140,6 +140,7 @@ class Session {
   }
 
   #receive([id, kind, value]) {
+    if (!this.alive) return
     if (kind === 'log') return this.#record(value)
     if (kind === 'ended') return this.#finish()
     const call = this.#calls.get(id)
