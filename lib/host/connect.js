@@ -6,7 +6,7 @@ const { resolve } = require('node:path')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { inspect } = require('node:util')
 
-const { Backend, driverReport, listDevices, open } = require('../backend.js')
+const { Backend: Base, driverReport, listDevices, open } = require('../backend.js')
 const { DeviceBuffer, HostBuffer } = require('../buffers.js')
 const check = require('../check.js')
 const { CannError, disposed } = require('../errors.js')
@@ -143,14 +143,13 @@ async function connect(options) {
   const close = () => home.close()
   // Errors of closing are for those who await close().
   const dispose = () => void close().catch(() => {})
+  class Backend extends Base {
+    static open(options) {
+      return open(Backend, binding, options)
+    }
+  }
   return {
-    Backend: class extends Backend {
-      static name = 'Backend'
-
-      static open(options) {
-        return open(this, binding, options)
-      }
-    },
+    Backend,
     CannError,
     DeviceBuffer,
     Event,

@@ -66,7 +66,7 @@ class Session {
 
   /** Asks the child to do something. `part` and `progress` are called with what comes before the answer. */
   async call(name, on, args, { as, part, progress } = {}) {
-    if (!this.alive) throw this.gone()
+    if (!this.alive) throw on === undefined ? this.#lost(name) : this.gone()
     const id = this.newId()
     const message = [id, name, this.#place(on), this.#place(args), as]
     const answer = this.#wait(id, name, part, progress)

@@ -50,11 +50,11 @@ function forked({ execArgv = [], cwd, env }, message, exit) {
     kill: () => void child.kill('SIGKILL'),
     ref() {
       child.ref()
-      child.channel?.ref()
+      child.channel?.ref?.()
     },
     unref() {
       child.unref()
-      child.channel?.unref()
+      child.channel?.unref?.()
     },
   }
 }

@@ -22,11 +22,7 @@ const RECORDS = 1024
 function packError(error) {
   if (!(error instanceof CannError)) return { message: String(error?.message ?? error) }
   const { message, code, cause, ...fields } = error
-  return { message: error.message, code, fields, cause: cause ?? error.cause ? plain(error.cause) : undefined }
-}
-
-function plain(cause) {
-  return { ...(typeof cause === 'object' ? cause : undefined), message: String(cause?.message ?? cause) }
+  return { message, code, fields, cause: cause && { ...cause, message: cause.message } }
 }
 
 /** The same error in this process. */
