@@ -40,7 +40,7 @@ function lives(pid) {
 }
 
 async function ended(pid) {
-  for (let i = 0; i < 500; i++) {
+  for (let i = 0; i < 1500; i++) {
     if (!lives(pid)) return
     await sleep(10)
   }
@@ -141,6 +141,46 @@ test('a segmentation fault in the middle of 100 runs', { skip: windows }, async 
   const next = await slowPlan(again, 64, 2)
   assert.equal((await next.plan.run(next.inputs)).y.length, 64 * 64)
   await again.close()
+})
+
+test('killed at any moment: whatever waits settles, with one of two codes', async (t) => {
+  const path = largeModel()
+  const rounds = Number(process.env.CANN_NODE_STRESS ?? 8)
+  const outcomes = new Map()
+  const tell = async (promise) => {
+    const outcome = await promise.then(() => 'done', (error) => (error instanceof local.CannError ? error.code : error))
+    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
+  }
+  const data = new Float32Array(2 << 20).fill(1)
+  const work = async ({ Backend }) => {
+    const backend = await Backend.open()
+    const tensor = await backend.createTensor({ type: 'f32', ne: [data.length] })
+    const graph = new local.Graph()
+    graph.output('y', graph.add(graph.tensor(tensor), graph.input('x', 'f32', [data.length])))
+    const plan = await backend.prepare(graph)
+    await Promise.all([
+      tell(tensor.write(data)),
+      tell(backend.loadWeights(path, { filter: (name) => name !== 'a', onProgress() {} })),
+      tell(plan.run({ x: data })),
+      tell(tensor.read()),
+      tell(backend.allocHostBuffer(4 << 20).then((buffer) => buffer.read())),
+      tell(backend.stats()),
+    ])
+    await backend[Symbol.asyncDispose]()
+  }
+  for (let i = 0; i < rounds; i++) {
+    const other = await connect()
+    const { pid } = other
+    const working = tell(work(other))
+    await sleep((i * 37) % 400)
+    process.kill(pid, 'SIGKILL')
+    await working
+    await ended(pid)
+    await other.close()
+  }
+  t.diagnostic(`${rounds} kills: ${[...outcomes].map(([code, n]) => `${code} ${n}`).join(', ')}`)
+  for (const outcome of outcomes.keys()) assert.ok(['done', 'ERR_DEVICE_LOST', 'ERR_DISPOSED'].includes(outcome), String(outcome?.stack ?? outcome))
+  assert.ok(outcomes.get('ERR_DEVICE_LOST') > 0)
 })
 
 test('a driver that crashes takes nobody with it', { skip: windows }, async (t) => {
@@ -446,6 +486,14 @@ test('over Electron\'s utilityProcess', async () => {
   assert.deepEqual(await other.listDevices().then((list) => list.length > 0), true)
   await other.close()
   assert.equal(other.pid, undefined)
+})
+
+test('what is declared is there', () => {
+  const text = readFileSync(join(root, 'host.d.ts'), 'utf8')
+  const [, same, body] = /interface Host extends Pick<typeof cann, ([^>]+)> \{([\s\S]*?)^\}/m.exec(text)
+  const names = [...same.matchAll(/'(\w+)'/g), ...body.matchAll(/^  (?:readonly )?(\w+)[(:]/gm)].map(([, name]) => name)
+  assert.deepEqual(names.sort(), Object.keys(cann).sort())
+  for (const name of Object.keys(local).filter((name) => name !== 'default')) assert.ok(name in cann, name)
 })
 
 test('wrong options', async () => {
