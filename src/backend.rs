@@ -146,6 +146,7 @@ impl Backend {
                     .filter(|layout| !layout.writes_whole_blocks())
                     .or(Some(Layout::Blocks)),
                 source_type: None,
+                weight: false,
             })
         })()
         .or_js(env)?;

@@ -16,6 +16,7 @@ use crate::caps::DeviceCaps;
 use crate::device::{DeviceInfo, Registry, Selector};
 use crate::error::{Error, Result};
 use crate::pool::{Gauges, PoolChoice, PoolStats, env_switch};
+use crate::private;
 use crate::queue::{CAPACITY, Closable, Shared, Worker};
 use crate::repack::Layout;
 use crate::tensor::{self, Shape, TENSOR_ALIGNMENT_BYTES, Tensor};
@@ -242,11 +243,12 @@ impl Backend {
                     dst: to.address() + dst.memory_offset(),
                     bytes: src.nbytes(),
                     keep: (from, to),
+                    tensors: (src.clone(), dst.clone()),
                 };
                 if src.backend_id() == self.id() {
                     self.submit_or(done, move |worker, done| {
-                        ends.keep.1.touch();
-                        let copied = worker.stream.copy_device(ends.dst, ends.src, ends.bytes);
+                        let rows = ends.give_rows(worker).and_then(|()| ends.take(worker));
+                        let copied = rows.and_then(|()| worker.stream.copy_device(ends.dst, ends.src, ends.bytes));
                         worker.settle_with(copied, ends.keep, done);
                     });
                 } else {
@@ -286,13 +288,15 @@ impl Backend {
         let our_device = self.0.shared.slot.target.id;
         let _order = pair_order();
         let sent = source.submit(move |worker| {
-            let given = if same_device {
-                give_event(worker, &theirs)
-            } else if same_driver {
-                give_peer(worker, our_device, &from, &theirs)
-            } else {
-                give_bytes(worker, &from, &theirs)
-            };
+            let given = from.give_rows(worker).and_then(|()| {
+                if same_device {
+                    give_event(worker, &theirs)
+                } else if same_driver {
+                    give_peer(worker, our_device, &from, &theirs)
+                } else {
+                    give_bytes(worker, &from, &theirs)
+                }
+            });
             // The other side learns of it from the closed link; what it still has to do here was logged.
             if let Err(error) = given {
                 let _ = theirs.to.send(Message::Failed(worker.shared.translate(error)));
@@ -304,14 +308,17 @@ impl Backend {
             return done(Err(error));
         }
         self.submit_or(done, move |worker, done| {
-            to.keep.1.touch();
-            let taken = if same_device {
-                take_event(worker, &to, &ours)
-            } else if same_driver {
-                take_peer(worker, peer, &to, &ours)
-            } else {
-                take_bytes(worker, &to, &ours)
-            };
+            // When this fails the link closes, and the other side goes on.
+            let taken = to.take(worker).and_then(|()| {
+                if same_device {
+                    take_event(worker, &to, &ours)
+                } else if same_driver {
+                    take_peer(worker, peer, &to, &ours)
+                } else {
+                    take_bytes(worker, &to, &ours)
+                }
+            });
+            drop(ours);
             worker.settle_with(taken, to, done);
         });
     }
@@ -471,6 +478,20 @@ struct Ends {
     dst: u64,
     bytes: u64,
     keep: (Arc<Storage>, Arc<Storage>),
+    tensors: (Tensor, Tensor),
+}
+
+impl Ends {
+    /// On the source's worker: what is copied is rows.
+    fn give_rows(&self, worker: &mut Worker) -> Result<()> {
+        private::unpack(worker, &self.tensors.0, &self.keep.0)
+    }
+
+    /// On the target's worker, before it is written.
+    fn take(&self, worker: &mut Worker) -> Result<()> {
+        self.keep.1.touch();
+        private::unpack(worker, &self.tensors.1, &self.keep.1)
+    }
 }
 
 /// What the workers of a copy tell each other.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use acl_sys::AclApi;
+use acl_sys::{AclApi, AclFn};
 
 /// Families of chips that share rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +64,9 @@ pub struct DeviceCaps {
     pub peer_access: bool,
     /// Matrix products of f32 stay f32 (`cubeMathType` 0).
     pub f32_matmul: bool,
+    /// Weights have a private format that products read, and it pays.
+    pub weight_nz: bool,
+    pub weight_nz_pays: bool,
     /// Operators tolerate shapes and types the vendor's documents exclude for reasons of hardware.
     pub relaxed: bool,
 }
@@ -73,6 +76,7 @@ impl DeviceCaps {
         let soc = Soc::from_name(soc_name);
         let small = matches!(soc, Soc::P310 | Soc::B310);
         let host = soc == Soc::Host;
+        let nz = [AclFn::aclnnTransMatmulWeight, AclFn::aclnnCalculateMatmulWeightSizeV2].iter().all(|f| api.has(*f));
         DeviceCaps {
             api,
             soc,
@@ -88,6 +92,8 @@ impl DeviceCaps {
             capture: !small,
             peer_access: !small,
             f32_matmul: !small && soc != Soc::A910,
+            weight_nz: nz && soc != Soc::A910,
+            weight_nz_pays: !host,
             relaxed: host,
         }
     }

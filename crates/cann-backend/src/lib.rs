@@ -21,6 +21,7 @@ mod models;
 pub mod ops;
 pub mod plan;
 pub mod pool;
+mod private;
 pub mod queue;
 pub mod repack;
 pub mod tensor;

@@ -324,6 +324,8 @@ pub(crate) struct Worker {
     pub lease: Arc<Lease>,
     pub home: Arc<Home>,
     pub models: Models<Model>,
+    /// Whether the device's private format is the known one; `None` before it was tried.
+    pub private_format: Option<bool>,
     pool: Box<dyn Pool>,
     position: Arc<Position>,
     flights: VecDeque<Flight>,
@@ -383,6 +385,7 @@ impl Worker {
             lease,
             home,
             models: Models::from_env(),
+            private_format: None,
             pool,
             position,
             flights: VecDeque::new(),
@@ -539,7 +542,8 @@ impl Worker {
         self.pool.kind()
     }
 
-    fn lost(&self) -> Option<Error> {
+    /// Why the device is lost, if it is.
+    pub fn lost(&self) -> Option<Error> {
         self.shared.refusal().filter(Error::is_sticky)
     }
 

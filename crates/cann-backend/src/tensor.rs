@@ -13,6 +13,7 @@ use crate::Done;
 use crate::buffer::{DeviceBuffer, Holder, Storage};
 use crate::error::{Error, Result};
 use crate::graph::{checked_ne, contiguous_nb};
+use crate::private::{self, Form};
 use crate::queue::{Shared, Worker};
 use crate::repack::{self, Layout, touched};
 
@@ -38,6 +39,8 @@ pub struct TensorSpec {
     pub layout: Option<Layout>,
     /// What a file had; the type itself if `None`.
     pub source_type: Option<GgmlType>,
+    /// Whether it is a weight of a file, mostly read, in memory that no other tensor lies in: the chip may keep it as it likes.
+    pub weight: bool,
 }
 
 impl TensorSpec {
@@ -50,6 +53,7 @@ impl TensorSpec {
             offset: 0,
             layout: None,
             source_type: None,
+            weight: false,
         }
     }
 
@@ -76,6 +80,7 @@ struct Inner {
     offset: u64,
     disposed: AtomicBool,
     id: u64,
+    form: Form,
 }
 
 /// Everything about a tensor that needs no memory.
@@ -89,6 +94,7 @@ pub(crate) struct Shape {
     nbytes: u64,
     alloc_bytes: u64,
     layout: Layout,
+    weight: bool,
 }
 
 /// Bytes a tensor takes in device memory: its data, and once the rest of a row of quantised blocks to 512 elements.
@@ -136,6 +142,7 @@ impl Shape {
             nbytes: nbytes(ty, ne)?,
             alloc_bytes: alloc_size(ty, &ne)?,
             layout,
+            weight: spec.weight,
         })
     }
 
@@ -153,7 +160,8 @@ impl Tensor {
     pub(crate) fn new(shape: Shape, holder: Arc<Holder>, owns: bool, offset: u64) -> Tensor {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Tensor(Arc::new(Inner { shape, holder, owns, offset, disposed: AtomicBool::new(false), id }))
+        let form = Form::new(shape.weight);
+        Tensor(Arc::new(Inner { shape, holder, owns, offset, disposed: AtomicBool::new(false), id, form }))
     }
 
     pub fn name(&self) -> &str {
@@ -270,6 +278,11 @@ impl Tensor {
         self.0.holder.storage(if self.0.owns { "the tensor" } else { "the tensor's buffer" })
     }
 
+    /// How the device keeps it: the worker's affair.
+    pub(crate) fn form(&self) -> &Form {
+        &self.0.form
+    }
+
     /// Byte offset in [`Tensor::memory`].
     pub(crate) fn memory_offset(&self) -> u64 {
         self.0.offset
@@ -281,11 +294,11 @@ impl Tensor {
 
     /// All of it in ggml's layout, after everything that is enqueued.
     pub(crate) fn read_whole(&self, worker: &mut Worker) -> Result<Vec<u8>> {
-        self.read_held(worker, &*self.memory()?)
+        self.read_held(worker, &self.memory()?)
     }
 
     /// As [`Tensor::read_whole`], from memory that was taken before the tensor may have been disposed.
-    pub(crate) fn read_held(&self, worker: &mut Worker, storage: &Storage) -> Result<Vec<u8>> {
+    pub(crate) fn read_held(&self, worker: &mut Worker, storage: &Arc<Storage>) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         reserve(&mut bytes, self.nbytes())?;
         self.read_now(worker, storage, &mut bytes, 0)?;
@@ -303,7 +316,7 @@ impl Tensor {
 
     /// A tensor like this one with memory of its own on the worker's device, filled with `bytes`.
     pub(crate) fn copy_here(&self, worker: &mut Worker, bytes: Vec<u8>) -> Result<Tensor> {
-        let shape = self.0.shape.clone();
+        let shape = Shape { weight: false, ..self.0.shape.clone() };
         let memory = worker.device_mem(shape.alloc_bytes()).map_err(|e| e.for_tensor(self.name()))?;
         let tensor = Tensor::new(shape, Holder::new(Storage::new(memory, &worker.shared)), true, 0);
         tensor.zero_padding(worker, &*tensor.memory()?)?;
@@ -339,7 +352,8 @@ impl Tensor {
         worker.stream.fill(start, 0, shape.alloc_bytes - shape.nbytes)
     }
 
-    fn write_now(&self, worker: &mut Worker, storage: &Storage, data: &[u8], offset: u64) -> Result<()> {
+    fn write_now(&self, worker: &mut Worker, storage: &Arc<Storage>, data: &[u8], offset: u64) -> Result<()> {
+        private::unpack(worker, self, storage)?;
         let base = storage.address() + self.0.offset;
         if self.layout().is_verbatim() {
             return worker.stream.copy_in(base + offset, data);
@@ -358,7 +372,10 @@ impl Tensor {
     }
 
     /// Fills `bytes`; done when it returns.
-    fn read_now(&self, worker: &mut Worker, storage: &Storage, bytes: &mut [u8], offset: u64) -> Result<()> {
+    fn read_now(&self, worker: &mut Worker, storage: &Arc<Storage>, bytes: &mut [u8], offset: u64) -> Result<()> {
+        if self.form().is_private() {
+            return private::read(worker, self, storage, bytes, offset);
+        }
         let base = storage.address() + self.0.offset;
         if self.layout().is_verbatim() {
             return worker.d2h_now(bytes, base + offset);
@@ -373,7 +390,8 @@ impl Tensor {
         Ok(())
     }
 
-    fn fill_now(&self, worker: &mut Worker, storage: &Storage, byte: u8) -> Result<()> {
+    fn fill_now(&self, worker: &mut Worker, storage: &Arc<Storage>, byte: u8) -> Result<()> {
+        private::unpack(worker, self, storage)?;
         let nbytes = self.nbytes();
         // Where every byte moves as it is, a constant stays one.
         if self.layout().is_verbatim() || self.layout() == Layout::Q8_0 {

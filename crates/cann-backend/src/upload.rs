@@ -312,6 +312,7 @@ fn place(backend: &Backend, items: &[Item]) -> Result<(Vec<DeviceBuffer>, Vec<Te
                 offset: *offset,
                 layout: Some(item.conversion.layout),
                 source_type: Some(item.info.ty),
+                weight: true,
             };
             let send = send.clone();
             backend.create_tensor(

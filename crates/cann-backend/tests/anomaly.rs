@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use acl_fault::{Fault, Mode};
 use acl_sys::{AclFn, aclError};
 use cann_backend::graph::{Graph, Params, ResultSpec};
-use cann_backend::plan::PrepareOptions;
+use cann_backend::plan::{Plan, PrepareOptions};
 use cann_backend::upload::LoadOptions;
 use cann_backend::{
     Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, PoolChoice, Registry, Result, Selector, Tensor,
@@ -85,7 +85,9 @@ impl Attempt {
             Err(error) if self.again && !error.is_sticky() => {
                 self.failed_before.set(Some(error));
                 acl_fault::disarm();
-                Ok(work().expect("the backend is as good as before"))
+                Ok(work().unwrap_or_else(|e| {
+                    panic!("the backend is as good as before: {e:?} after {:?}", self.failed_before.take())
+                }))
             }
             result => result,
         }
@@ -385,6 +387,69 @@ fn build_run_and_copy() {
         });
         fail_each(&format!("run, capture {capture}, {pool:?}"), Box::leak(scenario));
     }
+}
+
+/// Weights that become private, are read, are wanted otherwise, and are read again.
+fn private_weights(backend: &Backend, path: &Path) -> Result<Vec<u8>> {
+    let weights = wait(|done| backend.load_weights(path.to_owned(), LoadOptions::default(), done))?;
+    let [up, down] = ["up", "down"].map(|name| weights.get(name).expect("in the file"));
+    let none = ResultSpec::default;
+    let mut graph = Graph::new();
+    let x = graph.input("x", GgmlType::F32, &[32, 10])?;
+    let (a, b) = (graph.tensor(up.clone())?, graph.tensor(down.clone())?);
+    let h = graph.op("MUL_MAT", &[Some(a), Some(x)], Params::default(), none())?;
+    let y = graph.op("MUL_MAT", &[Some(b), Some(h)], Params::default(), none())?;
+    graph.output("y", y)?;
+    let options = || PrepareOptions { private_weights: Some(true), ..Default::default() };
+    let products = wait(|done| backend.prepare(graph, options(), done))?;
+    let mut graph = Graph::new();
+    let (table, ids) = (graph.tensor(up.clone())?, graph.input("x", GgmlType::I32, &[2])?);
+    let y = graph.op("GET_ROWS", &[Some(table), Some(ids)], Params::default(), none())?;
+    graph.output("y", y)?;
+    let mut bytes = Vec::new();
+    let mut run = |plan: &Plan, x: &[u8]| -> Result<()> {
+        let mut run = plan.start()?;
+        run.input("x", x)?;
+        let result = wait(|done| run.submit(done))?;
+        bytes.extend(result.output("y").expect("asked for"));
+        Ok(())
+    };
+    let x = blocks(GgmlType::F32, 320, &mut Random(3));
+    run(&products, &x)?;
+    let rows = wait(|done| backend.prepare(graph, options(), done))?;
+    run(&rows, &[5i32, 0].map(i32::to_le_bytes).concat())?;
+    run(&products, &x)?;
+    for weight in [up, down] {
+        bytes.extend(wait(|done| weight.read(0, weight.nbytes(), done))?);
+    }
+    weights.dispose();
+    [products, rows].iter().for_each(Plan::dispose);
+    wait(|done| backend.synchronize(done))?;
+    Ok(bytes)
+}
+
+#[test]
+fn weights_in_the_private_format() {
+    let _alone = alone();
+    let random = &mut Random(11);
+    let weight = |random: &mut Random| blocks(GgmlType::F16, 32 * 32, random);
+    let writer = Writer::new().tensor("up", GgmlType::F16, [32, 32], weight(random)).tensor(
+        "down",
+        GgmlType::F16,
+        [32, 32],
+        weight(random),
+    );
+    let path = std::env::temp_dir().join(format!("cann-node-anomaly-private-{}.gguf", std::process::id()));
+    std::fs::write(&path, writer.finish()).unwrap();
+    let file = path.clone();
+    let scenario: Box<Scenario> = Box::new(move |registry, attempt| {
+        let backend = open(registry, PoolChoice::Vmm).expect("no fault yet");
+        attempt.begin();
+        let ran = attempt.work(|| private_weights(&backend, &file));
+        closing(backend, ran)
+    });
+    fail_each("private weights", Box::leak(scenario));
+    std::fs::remove_file(path).unwrap();
 }
 
 /// Three backends on two devices: copies and events between them, the ways of which need two workers each.

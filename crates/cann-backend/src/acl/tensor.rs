@@ -2,6 +2,8 @@
 
 use acl_sys::*;
 
+use super::status::check;
+use crate::error::{Error, Result};
 use crate::lower::TensorArg;
 
 /// Shape and strides as ACL wants them: slowest dimension first, strides and offset in elements.
@@ -63,6 +65,27 @@ pub(crate) unsafe fn create(api: &AclApi, tensor: &TensorArg, base: u64) -> Opti
         )
     };
     (!made.is_null()).then_some(made)
+}
+
+/// Elements that a weight of f16 takes in the chip's private format; extents in ACL's order.
+pub(crate) fn matmul_weight_elements(api: &AclApi, dims: &[i64]) -> Result<u64> {
+    const CALL: AclFn = AclFn::aclnnCalculateMatmulWeightSizeV2;
+    let mut elements = 0;
+    // SAFETY: the numbers live through the call, which copies them; the array is destroyed once; the pointer is to a local.
+    let code = unsafe {
+        let array = (api.aclCreateIntArray)(dims.as_ptr(), dims.len() as u64);
+        if array.is_null() {
+            return Err(Error::acl(AclFn::aclCreateIntArray, ACLNN_ERR_PARAM_INVALID, format!("{dims:?}")));
+        }
+        let code = (api.aclnnCalculateMatmulWeightSizeV2)(array, ACL_FLOAT16, &mut elements);
+        let destroyed = (api.aclDestroyIntArray)(array);
+        if destroyed != ACL_SUCCESS {
+            tracing::warn!(code = destroyed, "an array could not be destroyed");
+        }
+        code
+    };
+    check(api, CALL, code)?;
+    Ok(elements)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::refuse;
 pub(super) const PREC: ParamDef = ParamDef {
     name: "prec",
     default: Default::Str("default"),
-    doc: "'default' or 'f32'; products here are always f32",
+    doc: "'default' or 'f32'; sums are always f32, and with 'f32' no chip rounds b to f16 for a weight in its private format",
 };
 
 pub(super) static OPS: &[OpDef] = &[OpDef {

@@ -286,7 +286,7 @@ fn lifetimes(
 }
 
 /// Calls `f` with every memory a step names.
-fn mems(step: &Step, f: &mut dyn FnMut(Mem)) {
+pub(super) fn mems(step: &Step, f: &mut dyn FnMut(Mem)) {
     let mut tensor = |t: &TensorArg| f(t.mem);
     match step {
         Step::Call { args, .. } => args.iter().for_each(|a| match a {

@@ -15,6 +15,7 @@ mod relay;
 mod run;
 mod select;
 mod split;
+mod weights;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use gguf::GgmlType;
 
 use crate::Done;
+use crate::acl::capture::Model;
 use crate::acl::memory::{DeviceMem, PinnedMem};
 use crate::acl::program::{Program, Region};
 use crate::backend::Backend;
@@ -44,6 +46,8 @@ pub struct PrepareOptions {
     pub capture: Option<bool>,
     /// Let one call do the work of several nodes where an operator can. `None`: as `GGML_CANN_OPERATOR_FUSION` says, else yes.
     pub fuse: Option<bool>,
+    /// Keep weights that only products read in the chip's private format. `None`: as `GGML_CANN_WEIGHT_NZ` says, else where it pays.
+    pub private_weights: Option<bool>,
     /// Takes the nodes that this device refuses; without it, nothing moves.
     pub fallback: Option<Backend>,
 }
@@ -99,6 +103,8 @@ struct Output {
 /// What only the worker touches.
 struct Encoded {
     program: Program,
+    /// There is one when weights are read in the private format.
+    encoding: Option<weights::Encoding>,
     /// Whether it may be captured: it is wanted, and the library did not refuse.
     captures: bool,
     /// First launch of each node, for traces.
@@ -106,6 +112,13 @@ struct Encoded {
 }
 
 impl Encoded {
+    /// Puts another program in place when a weight it reads got its rows back. The old one, and its model, may still run.
+    fn follow(&mut self, id: u64, worker: &mut Worker) -> Result<Option<(Option<Model>, Program)>> {
+        let Some(encoding) = &mut self.encoding else { return Ok(None) };
+        let Some(program) = encoding.follow(worker)? else { return Ok(None) };
+        Ok(Some((worker.models.remove(id), std::mem::replace(&mut self.program, program))))
+    }
+
     /// Makes a model of the program, unless the library refuses.
     fn capture(&mut self, id: u64, worker: &mut Worker) {
         match self.program.capture(&worker.lease, &worker.stream) {
@@ -323,6 +336,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Gives a program what its calls work in.
+fn equip(worker: &mut Worker, program: &mut Program) -> Result<()> {
+    let workspace_bytes = program.workspace_bytes();
+    if workspace_bytes > 0 {
+        program.set_workspace(&segment_region(worker.workspace(workspace_bytes)?))?;
+    }
+    let staging_bytes = program.staging_bytes();
+    if staging_bytes > 0 {
+        program.set_staging(worker.pinned(staging_bytes)?);
+    }
+    Ok(())
+}
+
 const OVERFLOW: &str = "the sizes of this graph overflow";
 
 fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &PrepareOptions) -> Result<Single> {
@@ -391,15 +417,21 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
         Some(id) => format!("{} ({})", graph.node(*id).op.name, graph.node(*id).name),
         None => "output".to_owned(),
     };
-    let mut program = Program::encode(&worker.api, &lowered.lowering, &resolve, &name)?;
+    let caps = &worker.caps;
+    let pays = || env_switch("GGML_CANN_WEIGHT_NZ").unwrap_or(caps.weight_nz_pays);
+    let wanted = caps.weight_nz && options.private_weights.unwrap_or_else(pays);
+    let weights = weights::choose(worker, graph, &lowered, wanted)?;
+    let names = || (0..lowered.nodes.len()).map(name).collect();
+    let mut encoding = (!weights.is_empty()).then(|| weights::Encoding::new(&lowered, weights, names(), &resolve));
+    let mut program = match &encoding {
+        Some(encoding) => encoding.encode(worker)?,
+        None => {
+            let mut program = Program::encode(&worker.api, &lowered.lowering, &resolve, &name)?;
+            equip(worker, &mut program)?;
+            program
+        }
+    };
     let workspace_bytes = program.workspace_bytes();
-    if workspace_bytes > 0 {
-        program.set_workspace(&segment_region(worker.workspace(workspace_bytes)?))?;
-    }
-    let staging_bytes = program.staging_bytes();
-    if staging_bytes > 0 {
-        program.set_staging(worker.pinned(staging_bytes)?);
-    }
     for input in inputs.iter_mut().filter(|i| i.used) {
         let id = graph.input_named(&input.name).expect("inputs come from the graph");
         input.address = resolve(Mem::Node(id)).map_or(0, |r| r.address());
@@ -412,7 +444,9 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
         let region = resolve(operand.mem).ok_or_else(|| Error::Internal("an output has no place".into()))?;
         output.address = region.address() + operand.offset;
         program.hold(&region);
+        encoding.iter_mut().for_each(|e| e.hold(&region));
     }
+    encoding.iter_mut().for_each(|e| e.hold(&arena));
     let slots = (0..PINNED_SLOTS).map(|_| worker.pinned(slot.bytes.max(1))).collect::<Result<Vec<_>>>()?;
     let mut twins_of_tensors = Vec::new();
     for (id, values) in &constants.twins {
@@ -431,10 +465,16 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
             }
         }
     }
-    let report = report(graph, &lowered, &device);
+    let mut report = report(graph, &lowered, &device);
+    for (position, row) in report.iter_mut().enumerate() {
+        if encoding.as_ref().is_some_and(|e| e.reads_private(position)) {
+            let note = row.note.take().map_or(String::new(), |note| note + "; ");
+            row.note = Some(note + "weight kept as FRACTAL_NZ");
+        }
+    }
     let wanted = options.capture.unwrap_or_else(|| env_switch("GGML_CANN_ACL_GRAPH").unwrap_or(true));
     let node_launches = lowered.lowering.node_steps.iter().map(|r| r.start).collect();
-    let mut encoded = Encoded { program, captures: wanted && worker.caps.capture, node_launches };
+    let mut encoded = Encoded { program, encoding, captures: wanted && worker.caps.capture, node_launches };
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
     let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
     if encoded.captures && worker.models.takes_new() {

@@ -13,6 +13,7 @@ use crate::Done;
 use crate::acl::memory::PinnedMem;
 use crate::buffer::Storage;
 use crate::error::{Error, Result};
+use crate::private;
 use crate::queue::Worker;
 use crate::repack::{self, Layout, Regions};
 use crate::tensor::Tensor;
@@ -54,12 +55,13 @@ impl Slot {
 struct Held {
     address: u64,
     memory: Arc<Storage>,
+    tensor: Tensor,
 }
 
 impl Held {
     fn new(tensor: &Tensor) -> Result<Held> {
         let memory = tensor.memory()?;
-        Ok(Held { address: memory.address() + tensor.memory_offset(), memory })
+        Ok(Held { address: memory.address() + tensor.memory_offset(), memory, tensor: tensor.clone() })
     }
 }
 
@@ -245,16 +247,29 @@ impl SingleRun {
         if let Err(error) = refreshed {
             return done(Err(error));
         }
+        // What is copied from or to is rows.
+        let given = self.given.iter().flatten().filter_map(|given| match given {
+            Given::Tensor(held) => Some(held),
+            Given::Bytes(_) => None,
+        });
+        let mut held = given.chain(self.output_to.iter().map(|(_, held)| held));
+        if let Err(error) = held.try_for_each(|held| private::unpack(worker, &held.tensor, &held.memory)) {
+            return done(Err(error));
+        }
         plan.0.written.iter().chain(self.output_to.iter().map(|(_, held)| &held.memory)).for_each(|w| w.touch());
         // The lock is gone before anybody's `done` is called.
-        let enqueued = lock(&plan.0.encoded).as_mut().map(|encoded| self.enqueue(worker, &plan.0, encoded));
+        let mut old = None;
+        let enqueued = lock(&plan.0.encoded).as_mut().map(|encoded| {
+            old = encoded.follow(plan.0.id, worker)?;
+            self.enqueue(worker, &plan.0, encoded)
+        });
         let Some(enqueued) = enqueued else {
             return done(Err(Error::Disposed { what: "plan" }));
         };
         // Whatever was enqueued still uses the slot and the tensors: they stay until the stream is past it. So does a model that
         // gave way.
         let held = (std::mem::take(&mut self.given), std::mem::take(&mut self.output_to));
-        let keep = (worker.models.take_evicted(), plan.clone(), held);
+        let keep = (worker.models.take_evicted(), old, plan.clone(), held);
         worker.settle_after(keep, move |past| match enqueued.and(past) {
             Ok(()) => {
                 self.unpack();
