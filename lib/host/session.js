@@ -29,7 +29,9 @@ class Session {
     this.#onLog = onLog
     this.ready = this.#wait(0, 'start')
     this.#onExit = onExit
-    this.#transport = start(options, (message) => this.#receive(message), (end) => this.#exit(end))
+    // Each in a turn of its own, as the addon's: what follows from one answer comes before the next, which may have arrived with it.
+    const message = (data) => setImmediate(() => this.#receive(data))
+    this.#transport = start(options, message, (end) => setImmediate(() => this.#exit(end)))
   }
 
   get alive() {
