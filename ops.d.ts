@@ -83,7 +83,7 @@ export interface FlashAttnExtOptions extends ResultOptions {
   maxBias?: number
   /** c in c tanh(logit / c), before the mask; 0 for none (default 0) */
   logitSoftcap?: number
-  /** 'default' or 'f32'; products here are always f32 (default 'default') */
+  /** 'default' or 'f32'; sums are always f32, and with 'f32' no chip rounds b to f16 for a weight in its private format (default 'default') */
   prec?: string
 }
 
@@ -151,7 +151,7 @@ export interface LeakyReluOptions extends ResultOptions {
 
 /** Parameters of MUL_MAT. */
 export interface MulMatOptions extends ResultOptions {
-  /** 'default' or 'f32'; products here are always f32 (default 'default') */
+  /** 'default' or 'f32'; sums are always f32, and with 'f32' no chip rounds b to f16 for a weight in its private format (default 'default') */
   prec?: string
   /** ggml's remark about a; not used (default 0) */
   hint?: number
@@ -159,7 +159,7 @@ export interface MulMatOptions extends ResultOptions {
 
 /** Parameters of MUL_MAT_ID. */
 export interface MulMatIdOptions extends ResultOptions {
-  /** 'default' or 'f32'; products here are always f32 (default 'default') */
+  /** 'default' or 'f32'; sums are always f32, and with 'f32' no chip rounds b to f16 for a weight in its private format (default 'default') */
   prec?: string
 }
 

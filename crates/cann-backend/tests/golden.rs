@@ -1,7 +1,7 @@
 //! Golden cases through the backend: ggml's own results for small graphs (the format is `__test__/golden/README.md`'s).
 //!
 //! On the embedded device's own rules every case is right. Under a chip's name (`CANN_NODE_HOST_SOC`) a case is right, or refused
-//! before any ACL call. `CANN_NODE_GOLDEN` names another folder; `CANN_NODE_GOLDEN_ONLY` keeps cases whose name starts so.
+//! before any ACL call, with the chip in the reason. `CANN_NODE_GOLDEN` names another folder; `CANN_NODE_GOLDEN_ONLY` keeps cases whose name starts so.
 
 mod cases;
 
@@ -119,8 +119,11 @@ fn run(backend: &Backend, case: &Value, data: &[u8]) -> Result<bool, String> {
     let calls = acl_fault::calls();
     let plan = match wait(|done| backend.prepare(graph, Default::default(), done)) {
         Ok(plan) => plan,
-        Err(Error::UnsupportedOp { .. }) if backend.caps().soc != Soc::Host => {
+        Err(Error::UnsupportedOp { reason, .. }) if backend.caps().soc != Soc::Host => {
             let made = acl_fault::calls() - calls;
+            if !reason.contains(&backend.caps().soc_name) {
+                return Err(format!("refused without a word of the chip: {reason}"));
+            }
             return if made == 0 { Ok(false) } else { Err(format!("refused after {made} ACL calls")) };
         }
         Err(e) => return Err(format!("prepare: {e}")),

@@ -140,7 +140,7 @@ pub(super) fn check_quantised(lower: &Lower, layout: Layout, k: i64) -> Result<(
         refuse!("{} has no int4 weights", caps.soc_name);
     }
     if !caps.group_quant_f32 && k > MAX_ROWS {
-        refuse!("rows of {k} elements; products with quantised weights take up to {MAX_ROWS}");
+        refuse!("rows of {k} elements; {} multiplies quantised weights with up to {MAX_ROWS}", caps.soc_name);
     }
     Ok(())
 }
