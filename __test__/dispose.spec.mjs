@@ -51,6 +51,21 @@ test('nothing begins with what was disposed of', async () => {
   await backend.close()
 })
 
+test('a tensor that a disposed plan wrote into is freed at once', async () => {
+  const backend = await Backend.open()
+  const cache = await backend.createTensor({ type: 'f32', ne: [4, 8] })
+  const graph = new Graph()
+  const [rows, at] = [graph.input('rows', 'f32', [4, 1]), graph.input('at', 'i64', [1])]
+  graph.output('y', graph.setRows(rows, at, graph.tensor(cache)))
+  const plan = await backend.prepare(graph)
+  await plan.run({ rows: new Float32Array(4), at: BigInt64Array.of(1n) })
+  cache.dispose()
+  await plan[Symbol.asyncDispose]()
+  assert.equal((await backend.stats()).buffers.count, 0)
+  await rejection(() => plan.run({ rows: new Float32Array(4), at: BigInt64Array.of(1n) }), 'ERR_DISPOSED')
+  await backend.close()
+})
+
 test('what outlives its backend answers ERR_DISPOSED', async () => {
   const backend = await Backend.open()
   const tensor = await backend.createTensor({ type: 'f32', ne: [4] })

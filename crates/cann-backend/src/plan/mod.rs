@@ -109,6 +109,8 @@ struct Encoded {
     captures: bool,
     /// First launch of each node, for traces.
     node_launches: Vec<usize>,
+    /// Memory of the device tensors that the graph writes into.
+    written: Vec<Arc<Storage>>,
 }
 
 impl Encoded {
@@ -168,8 +170,6 @@ struct Inner {
     slot_bytes: u64,
     slots: Mutex<Vec<PinnedMem>>,
     twins: Mutex<Vec<Twin>>,
-    /// Memory of the device tensors that the graph writes into.
-    written: Vec<Arc<Storage>>,
     /// `None` once disposed.
     encoded: Mutex<Option<Encoded>>,
     disposed: AtomicBool,
@@ -474,7 +474,8 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
     }
     let wanted = options.capture.unwrap_or_else(|| env_switch("GGML_CANN_ACL_GRAPH").unwrap_or(true));
     let node_launches = lowered.lowering.node_steps.iter().map(|r| r.start).collect();
-    let mut encoded = Encoded { program, encoding, captures: wanted && worker.caps.capture, node_launches };
+    let captures = wanted && worker.caps.capture;
+    let mut encoded = Encoded { program, encoding, captures, node_launches, written };
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
     let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
     if encoded.captures && worker.models.takes_new() {
@@ -492,7 +493,6 @@ fn prepare(backend: &Backend, worker: &mut Worker, graph: &Graph, options: &Prep
         slot_bytes: slot.bytes.max(1),
         slots: Mutex::new(slots),
         twins: Mutex::new(twins_of_tensors),
-        written,
         encoded: Mutex::new(Some(encoded)),
         disposed: AtomicBool::new(false),
         trace: Mutex::new(None),

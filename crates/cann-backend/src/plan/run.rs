@@ -256,10 +256,11 @@ impl SingleRun {
         if let Err(error) = held.try_for_each(|held| private::unpack(worker, &held.tensor, &held.memory)) {
             return done(Err(error));
         }
-        plan.0.written.iter().chain(self.output_to.iter().map(|(_, held)| &held.memory)).for_each(|w| w.touch());
         // The lock is gone before anybody's `done` is called.
         let mut old = None;
         let enqueued = lock(&plan.0.encoded).as_mut().map(|encoded| {
+            let into = self.output_to.iter().map(|(_, held)| &held.memory);
+            encoded.written.iter().chain(into).for_each(|memory| memory.touch());
             old = encoded.follow(plan.0.id, worker)?;
             self.enqueue(worker, &plan.0, encoded)
         });
