@@ -19,6 +19,7 @@
 
 import type * as cann from './index.js'
 
+/** What {@link connect} may be told. */
 export interface ConnectOptions {
   /** Variables for the child, over those of this process. */
   env?: Record<string, string>
@@ -34,24 +35,34 @@ export interface ConnectOptions {
 
 /** What is used of Electron's `utilityProcess`. */
 export interface UtilityProcess {
+  /** Starts a child. */
   fork(
     modulePath: string,
     args?: string[],
     options?: { env?: { [name: string]: string | undefined }; execArgv?: string[]; cwd?: string; stdio?: 'inherit'; serviceName?: string },
   ): {
+    /** Its process id, once it runs. */
     readonly pid: number | undefined
+    /** Sends it a message. */
     postMessage(message: unknown): void
+    /** Ends it. */
     kill(): boolean
+    /** Receives its messages. */
     on(event: 'message', listener: (message: any) => void): unknown
+    /** Learns that it cannot go on. */
     on(event: 'error', listener: () => void): unknown
+    /** Learns of its end. */
     once(event: 'exit', listener: (code: number) => void): unknown
   }
 }
 
 /** How a child ended. */
 export interface HostExit {
+  /** Its process id, if it came so far. */
   pid: number | undefined
+  /** Its exit code; null when a signal ended it. */
   code: number | null
+  /** The signal that ended it, such as 'SIGSEGV'. */
   signal: string | null
   /** As in the errors: 'signal SIGSEGV', 'exit code 1'. */
   reason: string
@@ -60,17 +71,39 @@ export interface HostExit {
 /** Starts a child process. Rejects with ERR_DEVICE_LOST when it ends before it is ready. */
 export function connect(options?: ConnectOptions): Promise<Host>
 
-/** For `instanceof`. */
-type Class<T> = abstract new (...args: never) => T
+/** A class for `instanceof`. */
+export type Class<T> = abstract new (...args: never) => T
 
 /** One connection. Its members need no `this`. */
-export interface Host extends Pick<typeof cann, 'CannError' | 'DeviceBuffer' | 'Graph' | 'GraphTensor' | 'Tensor' | 'Weights'> {
-  readonly Backend: Class<Backend> & { open(options?: cann.BackendOptions): Promise<Backend> }
+export interface Host {
+  /** The package's own class. */
+  readonly CannError: typeof cann.CannError
+  /** The package's own class. */
+  readonly DeviceBuffer: typeof cann.DeviceBuffer
+  /** The package's own class: graphs are built in this process. */
+  readonly Graph: typeof cann.Graph
+  /** The package's own class. */
+  readonly GraphTensor: typeof cann.GraphTensor
+  /** The package's own class. */
+  readonly Tensor: typeof cann.Tensor
+  /** The package's own class. */
+  readonly Weights: typeof cann.Weights
+  /** Backends of the child. */
+  readonly Backend: Class<Backend> & {
+    /** As the package's own, in the child; starts one if none lives. */
+    open(options?: cann.BackendOptions): Promise<Backend>
+  }
+  /** Events of the child. */
   readonly Event: Class<Event>
+  /** Host memory of the child. */
   readonly HostBuffer: Class<HostBuffer>
+  /** Plans of the child. */
   readonly Plan: Class<Plan>
+  /** The child's devices, as the package's function lists them. */
   listDevices(): Promise<cann.DeviceInfo[]>
+  /** Why the child uses an NPU or does not. */
   driverReport(): Promise<cann.DriverReport[]>
+  /** Header, metadata and tensor table of a GGUF file, which the child reads. */
   readGguf(path: string): Promise<cann.GgufInfo>
   /** Records of the child, and of those that follow it. */
   onLog(level: cann.LogLevel, listener: (record: cann.LogRecord) => void): () => void
@@ -89,37 +122,59 @@ export interface Host extends Pick<typeof cann, 'CannError' | 'DeviceBuffer' | '
   close(): Promise<void>
   /** close() without waiting. */
   dispose(): void
+  /** What `using` calls: dispose(). */
   [Symbol.dispose](): void
+  /** What `await using` calls: close(). */
   [Symbol.asyncDispose](): Promise<void>
 }
 
-type Asked = 'supportsOp' | 'explainOp' | 'offloadOp' | 'supportsBuffer' | 'stats'
-type Made = 'allocHostBuffer' | 'prepare' | 'createEvent' | 'record' | 'wait'
+/** Methods of a backend that are answered at once there and by a promise here. */
+export type Asked = 'supportsOp' | 'explainOp' | 'offloadOp' | 'supportsBuffer' | 'stats'
+/** Methods of a backend that take or give objects of the child. */
+export type Made = 'allocHostBuffer' | 'prepare' | 'createEvent' | 'record' | 'wait'
 
+/** A backend of the child: the package's, but for what its process answers by a promise. */
 export interface Backend extends Omit<cann.Backend, Asked | Made> {
+  /** Whether the device takes the node. */
   supportsOp(node: cann.GraphTensor): Promise<boolean>
+  /** null when supported, else the rule that refuses it. */
   explainOp(node: cann.GraphTensor): Promise<string | null>
+  /** Whether ggml's scheduler rule would offload this node. */
   offloadOp(node: cann.GraphTensor): Promise<boolean>
+  /** Whether operators of this backend can use the buffer. */
   supportsBuffer(buffer: cann.DeviceBuffer | HostBuffer): Promise<boolean>
+  /** Memory, queue and copies when the child answers. */
   stats(): Promise<cann.BackendStats>
+  /** Pinned memory of the child; plain memory when it cannot be pinned. */
   allocHostBuffer(size: number): Promise<HostBuffer>
+  /** Snapshots the graph and makes it ready to run in the child; a `fallback` is another backend of the same child. */
   prepare(graph: cann.Graph, options?: { fallback?: Backend }): Promise<Plan>
+  /** An event of this backend, not recorded yet. */
   createEvent(): Promise<Event>
+  /** Records the event after everything submitted so far. */
   record(event: Event): Promise<void>
+  /** Makes this backend's stream wait for the event; resolves when the wait has been enqueued. */
   wait(event: Event): Promise<void>
 }
 
+/** Memory of the child that its devices copy from and to without staging. */
 export interface HostBuffer extends Omit<cann.HostBuffer, 'read' | 'write'> {
-  /** The array is the caller's again when the call returns. */
+  /** Copies `data` to byte `offset` (default 0). The array is the caller's again when the call returns. */
   write(data: cann.TensorData, offset?: number): Promise<void>
+  /** A copy of `size` bytes from `offset` on; default all to the end. */
   read(offset?: number, size?: number): Promise<Uint8Array>
 }
 
+/** A point in the work of a backend of the child. */
 export interface Event extends Omit<cann.Event, 'query'> {
+  /** Whether the work before its last record is done; true when it was never recorded. */
   query(): Promise<boolean>
 }
 
+/** A plan of the child. */
 export interface Plan extends Omit<cann.Plan, 'report' | 'trace'> {
-  report(): Promise<{ node: string; op: string; device: string; calls: string[]; note: string | null }[]>
+  /** What runs where, by which calls, and what was refused or converted and why. */
+  report(): Promise<ReturnType<cann.Plan['report']>>
+  /** Chrome/Perfetto trace-event JSON of the last run with `trace: true`. */
   trace(): Promise<string | null>
 }

@@ -4,8 +4,11 @@ import type { DType, GraphTensor } from './index.js'
 
 /** What a caller may say about the result of an operator that leaves it open. */
 export interface ResultOptions {
+  /** Type of the elements. */
   type?: DType
+  /** Extents, the fastest dimension first. */
   ne?: number[]
+  /** Byte strides. */
   nb?: number[]
 }
 

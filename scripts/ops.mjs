@@ -55,7 +55,7 @@ export function generateOps(table) {
   })
   return {
     runtime: `'use strict'\n\n// Generated from the op table by scripts/build.mjs.\n\nmodule.exports = [\n${runtime.join('\n')}\n]\n`,
-    types: `// Generated from the op table by scripts/build.mjs.\n\nimport type { DType, GraphTensor } from './index.js'\n\n/** What a caller may say about the result of an operator that leaves it open. */\nexport interface ResultOptions {\n  type?: DType\n  ne?: number[]\n  nb?: number[]\n}\n\n${interfaces.join('\n')}\n/** One method per operator: sources in ggml's order, then its parameters in camelCase. */\nexport interface OpMethods {\n${types.join('\n')}\n}\n`,
+    types: `// Generated from the op table by scripts/build.mjs.\n\nimport type { DType, GraphTensor } from './index.js'\n\n/** What a caller may say about the result of an operator that leaves it open. */\nexport interface ResultOptions {\n  /** Type of the elements. */\n  type?: DType\n  /** Extents, the fastest dimension first. */\n  ne?: number[]\n  /** Byte strides. */\n  nb?: number[]\n}\n\n${interfaces.join('\n')}\n/** One method per operator: sources in ggml's order, then its parameters in camelCase. */\nexport interface OpMethods {\n${types.join('\n')}\n}\n`,
   }
 }
 
