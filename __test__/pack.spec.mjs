@@ -64,6 +64,12 @@ test('packed, installed into an empty folder without scripts, required and impor
   for (const { name, bytes } of [...packed, { name: 'installed', bytes: total }]) t.diagnostic(`${name}: ${(bytes / 1e6).toFixed(2)} MB`)
   assert.ok(total < INSTALLED_BYTES, `${total} bytes`)
   const manifest = readJson(join(installed, 'package.json'))
+  // The examples need nothing that is not in the package, a model included.
+  for (const [name, expected] of [['mlp-spirals.mjs', /of 1000 points right/], ['worker-pool.mjs', /^job 8, worker \d: /m]]) {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [join(installed, 'examples', name)], { env: { ...env, CANN_NODE_MODEL: '' }, encoding: 'utf8' })
+    assert.equal(status, 0, stderr)
+    assert.match(stdout, expected)
+  }
   assert.equal(manifest.dependencies, undefined)
   assert.equal(manifest.scripts, undefined)
   assert.equal(manifest.devDependencies, undefined)

@@ -11,6 +11,7 @@
  *   node examples/llama-graph.mjs MODEL.gguf 504 2817 ...     (token ids of the prompt)
  */
 import { Backend, Graph } from 'cann-node'
+import { isMain } from './is-main.mjs'
 
 /** Cache lengths that plans are prepared for: a plan reads a whole multiple of this many cache rows and masks the rest. */
 const KV_BUCKET = 256
@@ -24,6 +25,7 @@ export class Llama {
   #weights
   #plans = new Map()
   #caches = []
+  #forked = false
   #pieces
   #kinds
 
@@ -39,6 +41,22 @@ export class Llama {
       throw error
     }
     return model
+  }
+
+  /** Another sequence over the same weights, with a cache of its own. Dispose of it before the model it comes from. */
+  async fork() {
+    const other = new Llama()
+    other.#backend = this.#backend
+    other.#weights = this.#weights
+    other.#forked = true
+    other.config = this.config
+    try {
+      await other.#makeCache(this.#caches[0].k.type)
+    } catch (error) {
+      other.dispose()
+      throw error
+    }
+    return other
   }
 
   async #init(context, cacheType) {
@@ -62,14 +80,18 @@ export class Llama {
       context: Math.min(Math.ceil(context / KV_BUCKET) * KV_BUCKET, Math.ceil(get('context_length', context) / KV_BUCKET) * KV_BUCKET),
       eos: meta['tokenizer.ggml.eos_token_id'],
     }
-    const { layers, kvHeads } = this.config
+    await this.#makeCache(cacheType)
+  }
+
+  async #makeCache(type) {
+    const { layers, headSize, kvHeads, context } = this.config
     // One row per position holds the keys (or values) of all heads. Zeroed: masked rows take part in products.
-    const ne = [headSize * kvHeads, this.config.context]
+    const ne = [headSize * kvHeads, context]
     for (let i = 0; i < layers; i++) {
-      const k = await this.#backend.createTensor({ type: cacheType, ne, name: `cache_k.${i}` })
-      const v = await this.#backend.createTensor({ type: cacheType, ne, name: `cache_v.${i}` })
-      await Promise.all([k.fill(0), v.fill(0)])
+      const k = await this.#backend.createTensor({ type, ne, name: `cache_k.${i}` })
+      const v = await this.#backend.createTensor({ type, ne, name: `cache_v.${i}` })
       this.#caches.push({ k, v })
+      await Promise.all([k.fill(0), v.fill(0)])
     }
   }
 
@@ -194,7 +216,7 @@ export class Llama {
   dispose() {
     for (const plan of this.#plans.values()) plan.dispose()
     for (const { k, v } of this.#caches) [k, v].forEach((t) => t.dispose())
-    this.#weights?.dispose()
+    if (!this.#forked) this.#weights?.dispose()
   }
   [Symbol.dispose]() {
     this.dispose()
@@ -218,7 +240,7 @@ const byteOf = (() => {
   return map
 })()
 
-if (import.meta.filename === process.argv[1]) {
+if (isMain(import.meta.filename)) {
   const [path, ...ids] = process.argv.slice(2)
   if (!path || ids.length === 0) {
     console.error('usage: node examples/llama-graph.mjs MODEL.gguf TOKEN_ID...')
