@@ -9,19 +9,48 @@ const path = require('node:path')
 const { defect } = require('./lib/elf.js')
 const { config, version } = require('./package.json')
 
-/** Of what is found by name where no bundler shall look. */
-const { resolve } = createRequire(__filename)
+/** Node's own, for what bundlers shall leave alone. */
+const outside = createRequire(__filename)
 
-/** Each platform's require, the package's name a literal. */
-const PACKAGES = {
-  'linux-x64-gnu': () => require('@cann-node/linux-x64-gnu'),
-  'linux-arm64-gnu': () => require('@cann-node/linux-arm64-gnu'),
-  'linux-x64-musl': () => require('@cann-node/linux-x64-musl'),
-  'linux-arm64-musl': () => require('@cann-node/linux-arm64-musl'),
-  'darwin-arm64': () => require('@cann-node/darwin-arm64'),
-  'darwin-x64': () => require('@cann-node/darwin-x64'),
-  'win32-x64-msvc': () => require('@cann-node/win32-x64-msvc'),
-  'win32-arm64-msvc': () => require('@cann-node/win32-arm64-msvc'),
+/** The platforms that have a package. */
+const PACKAGES = [
+  'linux-x64-gnu',
+  'linux-arm64-gnu',
+  'linux-x64-musl',
+  'linux-arm64-musl',
+  'darwin-arm64',
+  'darwin-x64',
+  'win32-x64-msvc',
+  'win32-arm64-msvc',
+]
+
+/**
+ * A platform's package. Each name is a literal, so that bundlers see it. They look for all eight, and only in a `try` they let the
+ * seven that are missing pass.
+ */
+function requirePackage(platform) {
+  try {
+    switch (platform) {
+      case 'linux-x64-gnu':
+        return require('@cann-node/linux-x64-gnu')
+      case 'linux-arm64-gnu':
+        return require('@cann-node/linux-arm64-gnu')
+      case 'linux-x64-musl':
+        return require('@cann-node/linux-x64-musl')
+      case 'linux-arm64-musl':
+        return require('@cann-node/linux-arm64-musl')
+      case 'darwin-arm64':
+        return require('@cann-node/darwin-arm64')
+      case 'darwin-x64':
+        return require('@cann-node/darwin-x64')
+      case 'win32-x64-msvc':
+        return require('@cann-node/win32-x64-msvc')
+      case 'win32-arm64-msvc':
+        return require('@cann-node/win32-arm64-msvc')
+    }
+  } catch (error) {
+    throw error
+  }
 }
 
 /** The C library: { abi: 'gnu' | 'musl', version }, the version where it is known; nothing where there is no choice. */
@@ -57,20 +86,19 @@ function named() {
 /** The places to look in, best first: [where, how, the file if it is known]. */
 function candidates(platform) {
   const override = named()
-  if (override) return [[`CANN_NODE_BINARY_PATH=${override}`, () => require(override), override]]
+  if (override) return [[`CANN_NODE_BINARY_PATH=${override}`, () => outside(override), override]]
   const places = []
   const local = path.join(__dirname, `cann-node.${platform}.node`)
   // A published package has no sources: a binary beside them is a developer's own build.
-  if (existsSync(path.join(__dirname, 'Cargo.toml')) && existsSync(local)) places.push([local, () => require(local), local])
-  const open = PACKAGES[platform]
-  if (open) places.push([`@cann-node/${platform}`, open, found(`@cann-node/${platform}`)])
+  if (existsSync(path.join(__dirname, 'Cargo.toml')) && existsSync(local)) places.push([local, () => outside(local), local])
+  if (PACKAGES.includes(platform)) places.push([`@cann-node/${platform}`, () => requirePackage(platform), found(`@cann-node/${platform}`)])
   return places
 }
 
 /** The file a package's name leads to, if any. */
 function found(name) {
   try {
-    return resolve(name)
+    return outside.resolve(name)
   } catch {
     return undefined
   }
@@ -98,12 +126,12 @@ function advice(platform, attempts) {
   const glibc = libc()?.version
   const tooOld = has(/GLIBC_[\d.]+['` ]+not found/)
   const otherLibc = linux && !tooOld && has(/(ld-linux[\w.-]*|libc\.so(\.6)?|libc\.musl[\w.-]*): |Error (loading|relocating)/)
-  const others = Object.keys(PACKAGES).filter((name) => name !== platform && found(`@cann-node/${name}`))
+  const others = PACKAGES.filter((name) => name !== platform && found(`@cann-node/${name}`))
   const [os, cpu] = platform.split('-')
   const libcFlag = linux ? ` --libc=${platform.endsWith('musl') ? 'musl' : 'glibc'}` : ''
   const forPlatform = `npm install --os=${os} --cpu=${cpu}${libcFlag} cann-node`
   return [
-    [!PACKAGES[platform], 'This platform has no prebuilt binary. Build it from the repository and set CANN_NODE_BINARY_PATH.'],
+    [!PACKAGES.includes(platform), 'This platform has no prebuilt binary. Build it from the repository and set CANN_NODE_BINARY_PATH.'],
     [has(/ERR_DLOPEN_DISABLED/), 'Addons are switched off: start Node without --no-addons, or with --allow-addons under --permission.'],
     [has(/ERR_ACCESS_DENIED/), 'The permission model keeps Node from reading the binary: add --allow-fs-read for its folder.'],
     [
