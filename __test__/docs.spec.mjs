@@ -17,6 +17,7 @@ const at = withFolder()
 /** Pages that are run: the blocks, all where none is named, and what they leave open. The others need what is not here. */
 const RUN = {
   'README.md': { blocks: [0] },
+  'docs/concepts.md': { open: 'backend' },
   'docs/getting-started.md': { open: 'backend' },
   'docs/host.md': { blocks: [0], open: 'cann' },
 }
@@ -24,7 +25,7 @@ const RUN = {
 function* markdown(folder) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = folder === '.' ? entry.name : `${folder}/${entry.name}`
-    if (entry.isDirectory() && !['node_modules', 'target', '.git', 'etc'].includes(entry.name)) yield* markdown(path)
+    if (entry.isDirectory() && !['node_modules', 'target', '.git', 'etc', 'site'].includes(entry.name)) yield* markdown(path)
     else if (entry.name.endsWith('.md')) yield path
   }
 }
@@ -63,7 +64,8 @@ function modules({ path, blocks }) {
     const imports = earlier.map(([name, file]) => `import { ${name} } from './${file}.mjs'\n`)
     const file = `${stem}_${i}`
     for (const name of own) owners.set(name, file)
-    return { file, own, text: `${imports.join('')}${code}\nexport { ${own.join(', ')} }\n` }
+    const rest = own.filter((name) => !new RegExp(`^export .*\\b${name}\\b`, 'm').test(code))
+    return { file, own, text: `${imports.join('')}${code}\nexport { ${rest.join(', ')} }\n` }
   })
 }
 

@@ -45,9 +45,9 @@ export function build(options) {
   sh(process.execPath, [join(root, 'scripts/build.mjs')], options)
 }
 
-/** Installs what the type test needs. The package itself depends on nothing. */
+/** Installs what the type test and the documentation need. The package itself depends on nothing. */
 export function installTools() {
-  if (existsSync(join(root, 'node_modules/typescript'))) return
+  if (['typescript', 'typedoc'].every((name) => existsSync(join(root, 'node_modules', name)))) return
   const command = existsSync(join(root, 'package-lock.json')) ? 'ci' : 'install'
   sh('npm', [command, '--no-audit', '--no-fund', '--omit=optional'])
 }

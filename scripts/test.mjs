@@ -46,6 +46,7 @@ const SECTIONS = {
     await run(process.execPath, ['scripts/package-check.mjs'])
     await run(process.execPath, ['examples/electron/check.mjs', 'types'])
   },
+  docs: () => run(process.execPath, ['scripts/docs.mjs']),
   golden: async () => {
     const cases = process.env.CANN_NODE_GOLDEN || '__test__/golden'
     // Each way to run must give the right values: other kernels, every call checked, one run as one item.
@@ -66,6 +67,7 @@ const SECTIONS = {
 /** Sections for whoever asks: they take more than the sources and a model. */
 const EXTRA = {
   installs: () => run(process.execPath, ['scripts/installs.mjs']),
+  bundlers: () => run(process.execPath, ['scripts/bundlers.mjs']),
 }
 
 /** Runs a command with its output visible; counts the tests it reports. */

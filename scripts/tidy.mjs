@@ -11,7 +11,7 @@ const read = (path) => readFileSync(join(root, path), 'utf8')
 /** Files below a folder of the checkout whose name ends so, without what is built or installed. */
 function* files(folder, endings) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
-    if (['target', 'node_modules', '.git'].includes(entry.name)) continue
+    if (['target', 'node_modules', '.git', 'site'].includes(entry.name)) continue
     const path = join(folder, entry.name)
     if (entry.isDirectory()) yield* files(path, endings)
     else if (endings.some((ending) => entry.name.endsWith(ending))) yield path
