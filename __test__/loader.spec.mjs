@@ -94,7 +94,7 @@ test('an installed package loads', () => {
 test('the error names platform, runtime, C library and each place', () => {
   const { code, message, attempts } = story(install('none'))
   assert.equal(code, 'ERR_LOAD')
-  const system = glibc ? ', glibc \\d+\\.\\d+' : ''
+  const system = glibc ? ', glibc \\d+\\.\\d+' : elf ? ', musl' : ''
   assert.match(message, new RegExp(`for ${platformName()} \\(Node ${process.versions.node.replaceAll('.', '\\.')}${system}\\)`))
   assert.deepEqual(attempts.map(({ where }) => where), [`@cann-node/${platformName()}`])
   assert.match(attempts[0].error, /^MODULE_NOT_FOUND: Cannot find module/)
