@@ -16,7 +16,10 @@ import { parseArgs } from 'node:util'
 import { fetchModel } from './model.mjs'
 import { build, checkCargo, checkNode, installTools, root } from './setup.mjs'
 
-const KEPT = new Set(['CANN_NODE_MODEL', 'CANN_NODE_CACHE', 'CANN_NODE_BINARY_PATH', 'CANN_NODE_ISA', 'CANN_NODE_ACL_LIB', 'CANN_NODE_GOLDEN', 'CANN_NODE_GEMMA'])
+const KEPT = new Set([
+  'CANN_NODE_MODEL', 'CANN_NODE_CACHE', 'CANN_NODE_BINARY_PATH', 'CANN_NODE_ISA', 'CANN_NODE_TEST_ISAS', 'CANN_NODE_ACL_LIB', 'CANN_NODE_GOLDEN',
+  'CANN_NODE_GEMMA',
+])
 for (const name of Object.keys(process.env)) if (/^(CANN_NODE|GGML_CANN)_/.test(name) && !KEPT.has(name)) delete process.env[name]
 
 const totals = { passed: 0, failed: 0, skipped: 0 }
@@ -27,7 +30,7 @@ const SECTIONS = {
   format: () => run('cargo', ['fmt', '--all', '--check']),
   lint: () => run('cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings']),
   rust: () => run('cargo', ['test', '--workspace', '--locked', '--no-fail-fast']),
-  // What runs on the kernels that define the answers, which a processor with AVX2 would never choose.
+  // What runs on the kernels that define the answers, which a processor with vectors would never choose.
   scalar: async () => {
     // With --workspace nothing is built again.
     const suites = ['ops', 'ops_nn', 'golden', 'ops_property', 'backend', 'defects']

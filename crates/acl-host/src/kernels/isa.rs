@@ -1,6 +1,8 @@
 //! Which instruction set the kernels use: found once at run time, so that one binary serves every processor of an
 //! architecture. `CANN_NODE_ISA` lowers the choice for tests and bug reports; it never raises it.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::is_aarch64_feature_detected;
 use std::sync::OnceLock;
 
 /// An instruction set some kernel table is written for, weakest first.
@@ -9,6 +11,10 @@ pub enum Isa {
     Scalar,
     /// x86-64 with AVX2, FMA and F16C (one level: every processor with the first has the others).
     Avx2,
+    /// What every AArch64 processor has.
+    Neon,
+    /// NEON and the instruction that multiplies and adds four bytes.
+    Dotprod,
 }
 
 /// What `CANN_NODE_ISA` led to.
@@ -25,6 +31,11 @@ impl Isa {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
             return &[Isa::Scalar, Isa::Avx2];
+        }
+        #[cfg(target_arch = "aarch64")]
+        if is_aarch64_feature_detected!("neon") {
+            let all = &[Isa::Scalar, Isa::Neon, Isa::Dotprod];
+            return if is_aarch64_feature_detected!("dotprod") { all } else { &all[..2] };
         }
         &[Isa::Scalar]
     }
@@ -49,6 +60,8 @@ impl Isa {
         match self {
             Isa::Scalar => "scalar",
             Isa::Avx2 => "avx2",
+            Isa::Neon => "neon",
+            Isa::Dotprod => "dotprod",
         }
     }
 }
@@ -83,5 +96,14 @@ mod tests {
         let c = choose(Some("sse9".into()), &both);
         assert_eq!((c.isa, c.ignored.as_deref()), (Isa::Avx2, Some("sse9")));
         assert!(choose(Some(String::new()), &both).ignored.is_none());
+    }
+
+    /// Where a run promises sets, as CI does for its machines, a test that would skip one fails.
+    #[test]
+    fn promised_sets_are_there() {
+        let promised = std::env::var("CANN_NODE_TEST_ISAS").unwrap_or_default();
+        for name in promised.split(',').filter(|name| !name.is_empty()) {
+            assert!(Isa::available().iter().any(|isa| isa.name() == name), "this processor does not have {name}");
+        }
     }
 }

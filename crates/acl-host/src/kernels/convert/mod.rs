@@ -1,9 +1,9 @@
 //! Contiguous rows from one number type to another. Narrowing rounds to nearest, ties to even; infinities stay, NaN stays
 //! NaN (its payload is not kept). Strided gathers are the callers' business.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
 mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vector;
 
 use super::isa::Isa;
 
@@ -27,8 +27,8 @@ macro_rules! table {
         }
 
         static SCALAR: ConvertFns = ConvertFns { $($name: scalar::$name,)* };
-        #[cfg(target_arch = "x86_64")]
-        static AVX2: ConvertFns = ConvertFns { $($name: avx2::$name,)* };
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        static VECTOR: ConvertFns = ConvertFns { $($name: vector::$name,)* };
     };
 }
 
@@ -48,8 +48,8 @@ table! {
 /// The functions for `isa`, or the scalar ones where the processor lacks it.
 pub fn table(isa: Isa) -> &'static ConvertFns {
     match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 if isa.is_available() => &AVX2,
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        Isa::Avx2 | Isa::Neon | Isa::Dotprod if isa.is_available() => &VECTOR,
         _ => &SCALAR,
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Functions follow the usual formulas through infinities: `silu(-inf)` and the gelus of `-inf` are NaN (`-inf * 0`).
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
 mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vector;
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use avx2::exp8;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use vector::exp_of;
 
 use super::isa::Isa;
 
@@ -106,14 +106,14 @@ macro_rules! fill {
 }
 
 static SCALAR: ElementwiseFns = fill!(scalar);
-#[cfg(target_arch = "x86_64")]
-static AVX2: ElementwiseFns = fill!(avx2);
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+static VECTOR: ElementwiseFns = fill!(vector);
 
 /// The functions for `isa`, or the scalar ones where the processor lacks it.
 pub fn table(isa: Isa) -> &'static ElementwiseFns {
     match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 if isa.is_available() => &AVX2,
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        Isa::Avx2 | Isa::Neon | Isa::Dotprod if isa.is_available() => &VECTOR,
         _ => &SCALAR,
     }
 }

@@ -11,8 +11,12 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod operand;
 mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vector;
 
 pub use operand::{DenseType, DenseView, FractalView, GROUP, OutView, QuantBits, QuantWeights, STRIP, Weights};
 
@@ -122,7 +126,8 @@ struct MatmulFns {
     dot_cols: unsafe fn(w: &DenseDot<'_>, first: usize, out: &mut [f32]),
     /// Packs rows `n0..n0 + 16` (the last one again beyond the end), columns `k0..k0 + depth` as `[depth][16]`.
     pack_dense: unsafe fn(w: &DenseView<'_>, n0: usize, k0: usize, depth: usize, panel: &mut [f32]),
-    /// Packs groups `g0..g0 + count` of the same rows as `[pair of k][16][2]`, and `[group][16 scales, 16 scale * offset]`.
+    /// Packs groups `g0..g0 + count` of the same rows in the order this table's `tile_quant` wants (`[pair of k][16][2]` but for
+    /// NEON), and `[group][16 scales, 16 scale * offset]`.
     pack_quant: unsafe fn(w: &GroupedWeights<'_>, n0: usize, g0: usize, panel: &mut [i16], scales: &mut [f32]),
     /// The tile of panels `[depth][6]` and `[depth][16]`.
     tile_f32: unsafe fn(x: &[f32], w: &[f32], tile: &mut Tile),
@@ -148,29 +153,49 @@ struct DenseDot<'a> {
     x: &'a [f32],
 }
 
-macro_rules! fill {
-    ($from:ident) => {
+static SCALAR: MatmulFns = MatmulFns {
+    quantise: scalar::quantise,
+    dot_quant: scalar::dot_quant,
+    dot_rows: scalar::dot_rows,
+    dot_cols: scalar::dot_cols,
+    pack_dense: scalar::pack_dense,
+    pack_quant: scalar::pack_quant,
+    tile_f32: scalar::tile_f32,
+    tile_quant: scalar::tile_quant,
+};
+
+/// The table of a set: dense products are the same for all, quantised ones are its own.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! vector_fns {
+    ($from:ident, $products:ident, $pack_quant:ident, $tile_quant:ident) => {
         MatmulFns {
             quantise: $from::quantise,
-            dot_quant: $from::dot_quant,
-            dot_rows: $from::dot_rows,
-            dot_cols: $from::dot_cols,
-            pack_dense: $from::pack_dense,
-            pack_quant: $from::pack_quant,
-            tile_f32: $from::tile_f32,
-            tile_quant: $from::tile_quant,
+            dot_quant: vector::dot_quant::<$from::$products>,
+            dot_rows: vector::dot_rows,
+            dot_cols: vector::dot_cols,
+            pack_dense: vector::pack_dense,
+            pack_quant: $from::$pack_quant,
+            tile_f32: vector::tile_f32,
+            tile_quant: $from::$tile_quant,
         }
     };
 }
 
-static SCALAR: MatmulFns = fill!(scalar);
 #[cfg(target_arch = "x86_64")]
-static AVX2: MatmulFns = fill!(avx2);
+static AVX2: MatmulFns = vector_fns!(avx2, Pairs, pack_quant, tile_quant);
+#[cfg(target_arch = "aarch64")]
+static NEON: MatmulFns = vector_fns!(neon, Long, pack_quant, tile_quant);
+#[cfg(target_arch = "aarch64")]
+static DOTPROD: MatmulFns = vector_fns!(neon, Dot, pack_bytes, tile_bytes);
 
 fn table(isa: Isa) -> &'static MatmulFns {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 if isa.is_available() => &AVX2,
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon if isa.is_available() => &NEON,
+        #[cfg(target_arch = "aarch64")]
+        Isa::Dotprod if isa.is_available() => &DOTPROD,
         _ => &SCALAR,
     }
 }

@@ -179,6 +179,28 @@ fn int4_halves_are_in_element_order() {
     }
 }
 
+/// Quants and 16-bit elements at their limits, alone and side by side: sums stay exact until they become floats.
+#[test]
+fn quants_at_their_limits() {
+    let (n, k) = (17, 64);
+    let (scales, offsets) = (vec![f16::ONE.to_bits(); n * k / 32], vec![f16::from_f32(-8.0).to_bits(); n * k / 32]);
+    for (bits, bytes) in [(QuantBits::I8, [0x80, 0x7f, 0xff]), (QuantBits::I4, [0x88, 0x77, 0x87])] {
+        for byte in bytes {
+            let quants = vec![byte; n * k];
+            for offsets in [None, Some(&offsets[..])] {
+                let w = Weights::Quant(QuantWeights::grouped(&quants, bits, (n, k), &scales, offsets).unwrap());
+                for m in [1, 4, 9] {
+                    for period in [1, 2, 3, 64] {
+                        // 1 becomes 32767, and -1 the opposite.
+                        let x: Vec<f32> = (0..m * k).map(|i| if i / period % 2 == 0 { -1.0 } else { 1.0 }).collect();
+                        check(DenseView::from_f32(&x, m, k).unwrap(), w, &format!("{bits:?} {byte:#x} {period}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn narrow_outputs_round_once() {
     let mut random = Random::new(14);

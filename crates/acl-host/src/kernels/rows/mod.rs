@@ -2,9 +2,9 @@
 //!
 //! Sums run in `f32` over a fixed number of lanes, so a result depends on the row and the instruction set only.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
 mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vector;
 
 use super::isa::Isa;
 
@@ -74,14 +74,14 @@ macro_rules! fill {
 }
 
 static SCALAR: RowFns = fill!(scalar);
-#[cfg(target_arch = "x86_64")]
-static AVX2: RowFns = fill!(avx2);
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+static VECTOR: RowFns = fill!(vector);
 
 /// The functions for `isa`, or the scalar ones where the processor lacks it.
 pub fn table(isa: Isa) -> &'static RowFns {
     match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 if isa.is_available() => &AVX2,
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        Isa::Avx2 | Isa::Neon | Isa::Dotprod if isa.is_available() => &VECTOR,
         _ => &SCALAR,
     }
 }
