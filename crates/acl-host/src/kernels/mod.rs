@@ -5,7 +5,7 @@
 //! chunks of work over threads. Absent on purpose: allocation on hot paths, thread pools per call, and any choice made at
 //! compile time beyond the processor's architecture.
 
-/// Architectures with vectors: the rest runs what `scalar.rs` has.
+/// On architectures with vectors; the rest runs what `scalar.rs` has.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[macro_use]
 mod lanes;

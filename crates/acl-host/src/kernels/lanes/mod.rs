@@ -1,7 +1,6 @@
 //! The vector of floats of this architecture and its operations under names of our own, so that a family's vector code is
-//! written once: [`F32s`] of [`LANES`] floats, [`Mask`] from comparisons, loads and stores of each number type.
-//!
-//! Every function wants the processor features that [`vectorised`] enables; code outside it may not call them.
+//! written once: `F32s` of `LANES` floats, `Mask` from comparisons, loads and stores of each number type. The functions want the
+//! processor features that `vectorised!` enables, so only code inside that macro calls them.
 
 /// Functions compiled for the features behind the operations: AVX2, FMA and F16C, or NEON.
 macro_rules! vectorised {
