@@ -186,6 +186,6 @@ vectorised! {
     /// Asks for a cache line.
     pub fn prefetch(p: *const u8) {
         // SAFETY: a hint; any address will do.
-        unsafe { asm!("prfm pldl1keep, [{0}]", in(reg) p, options(nomem, nostack, preserves_flags)) }
+        unsafe { asm!("prfm pldl1keep, [{0}]", in(reg) p, options(readonly, nostack, preserves_flags)) }
     }
 }
