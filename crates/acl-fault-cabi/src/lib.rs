@@ -36,13 +36,20 @@ static TABLE: LazyLock<AclApi> = LazyLock::new(|| {
     }
     if std::env::var_os("CANN_NODE_FAULT_REPORT").is_some() {
         // SAFETY: the function takes nothing and does not unwind; this library is never unloaded, since the loader keeps it.
-        unsafe { atexit(report) };
+        unsafe {
+            atexit(report);
+            // How Bun ends.
+            #[cfg(target_os = "linux")]
+            at_quick_exit(report);
+        }
     }
     api
 });
 
 unsafe extern "C" {
     fn atexit(call: extern "C" fn()) -> c_int;
+    #[cfg(target_os = "linux")]
+    fn at_quick_exit(call: extern "C" fn()) -> c_int;
 }
 
 extern "C" fn report() {
