@@ -12,6 +12,18 @@ const { config, version } = require('./package.json')
 /** Node's own, for what bundlers shall leave alone. */
 const outside = createRequire(__filename)
 
+/** What `look` finds, and undefined where the runtime's permissions forbid to look: Deno throws. */
+function permitted(look) {
+  try {
+    return look()
+  } catch {
+    return undefined
+  }
+}
+
+const exists = (file) => permitted(() => existsSync(file))
+const variable = (name) => permitted(() => process.env[name])
+
 /** The platforms that have a package. */
 const PACKAGES = [
   'linux-x64-gnu',
@@ -68,7 +80,7 @@ function libc() {
   } catch {
     // No report here; the file below tells.
   }
-  return { abi: existsSync(`/lib/ld-musl-${process.arch === 'x64' ? 'x86_64' : 'aarch64'}.so.1`) ? 'musl' : 'gnu' }
+  return { abi: exists(`/lib/ld-musl-${process.arch === 'x64' ? 'x86_64' : 'aarch64'}.so.1`) ? 'musl' : 'gnu' }
 }
 
 /** The name of this platform as the packages have it, such as 'linux-x64-gnu'. */
@@ -79,7 +91,7 @@ function platformName() {
 
 /** The file that the user names, if any. */
 function named() {
-  const { CANN_NODE_BINARY_PATH: file } = process.env
+  const file = variable('CANN_NODE_BINARY_PATH')
   return file && path.resolve(file)
 }
 
@@ -90,24 +102,18 @@ function candidates(platform) {
   const places = []
   const local = path.join(__dirname, `cann-node.${platform}.node`)
   // A published package has no sources: a binary beside them is a developer's own build.
-  if (existsSync(path.join(__dirname, 'Cargo.toml')) && existsSync(local)) places.push([local, () => outside(local), local])
+  if (exists(path.join(__dirname, 'Cargo.toml')) && exists(local)) places.push([local, () => outside(local), local])
   if (PACKAGES.includes(platform)) places.push([`@cann-node/${platform}`, () => requirePackage(platform), found(`@cann-node/${platform}`)])
   return places
 }
 
 /** The file a package's name leads to, if any. */
-function found(name) {
-  try {
-    return outside.resolve(name)
-  } catch {
-    return undefined
-  }
-}
+const found = (name) => permitted(() => outside.resolve(name))
 
 /** Opens one place and sees that it is this version's. */
 function attempt(open, file) {
-  if (process.platform === 'linux' && file?.endsWith('.node') && existsSync(file)) {
-    const wrong = defect(file)
+  if (process.platform === 'linux' && file?.endsWith('.node') && exists(file)) {
+    const wrong = permitted(() => defect(file))
     if (wrong) throw Object.assign(new Error(`${file}: ${wrong}`), { code: 'ERR_DLOPEN_FAILED' })
   }
   const binding = open()
@@ -160,7 +166,7 @@ function advice(platform, attempts) {
       has(/is version .* but this is/),
       "Two versions are mixed: remove node_modules and the lock file's entries of cann-node, then install again.",
     ],
-    [override && !existsSync(override), 'CANN_NODE_BINARY_PATH names a file that is not there.'],
+    [override && exists(override) === false, 'CANN_NODE_BINARY_PATH names a file that is not there.'],
     [
       !override && missing && others.length,
       `Installed is the binary of ${others.join(' and ')}: node_modules comes from another system, or its lock file does (npm/cli#4828). ` +
@@ -171,7 +177,7 @@ function advice(platform, attempts) {
       'The optional dependency is missing: install without --omit=optional and --no-optional. ' +
         'If the lock file was made on another system (npm/cli#4828), remove it and node_modules, then install again.',
     ],
-    [process.env.SNAP, 'Node from a snap is confined: use another installation of Node.'],
+    [variable('SNAP'), 'Node from a snap is confined: use another installation of Node.'],
   ].flatMap(([applies, line]) => (applies ? [line] : []))
 }
 

@@ -5,7 +5,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-import { program, root, withFolder } from './helpers/index.mjs'
+import { program, root, runtime, withFolder } from './helpers/index.mjs'
 
 const at = withFolder()
 const { load, platformName } = createRequire(import.meta.url)('../native.js')
@@ -36,7 +36,7 @@ test('importing works without a binary; the first call says what was tried', asy
   const [first, second] = stdout.trim().split('\n')
   const [isCann, errorCode, message] = JSON.parse(first)
   assert.deepEqual([isCann, errorCode, second], [true, 'ERR_LOAD', 'ERR_LOAD'])
-  assert.match(message, /could not load its binary for .+ \(Node/)
+  assert.match(message, new RegExp(`could not load its binary for .+ \\(${runtime} \\d`))
   assert.ok(message.includes(`CANN_NODE_BINARY_PATH=${path}: ERR_DLOPEN_FAILED`))
 })
 
@@ -95,7 +95,7 @@ test('the error names platform, runtime, C library and each place', () => {
   const { code, message, attempts } = story(install('none'))
   assert.equal(code, 'ERR_LOAD')
   const system = glibc ? ', glibc \\d+\\.\\d+' : elf ? ', musl' : ''
-  assert.match(message, new RegExp(`for ${platformName()} \\(Node ${process.versions.node.replaceAll('.', '\\.')}${system}\\)`))
+  assert.match(message, new RegExp(`for ${platformName()} \\(${runtime} ${process.versions[runtime.toLowerCase()].replaceAll('.', '\\.')}${system}\\)`))
   assert.deepEqual(attempts.map(({ where }) => where), [`@cann-node/${platformName()}`])
   assert.match(attempts[0].error, /^MODULE_NOT_FOUND: Cannot find module/)
 })
@@ -116,7 +116,7 @@ test('advice: the two packages are of different versions', () => {
   assert.match(hint, /Two versions are mixed/)
 })
 
-test('advice: addons are switched off', () => {
+test('advice: addons are switched off', { skip: runtime !== 'Node' && 'the options are those of Node' }, () => {
   const app = install('no-addons', binary)
   assert.match(story(app, { args: ['--no-addons'] }).message, /ERR_DLOPEN_DISABLED[\s\S]*without --no-addons/)
   const flag = process.allowedNodeEnvironmentFlags.has('--permission') ? '--permission' : '--experimental-permission'

@@ -7,7 +7,7 @@ import { before, test } from 'node:test'
 
 import { packPlatform, packRoot } from '../scripts/pack.mjs'
 import { PLATFORMS } from '../scripts/platform.mjs'
-import { root, withFolder } from './helpers/index.mjs'
+import { root, runtime, withFolder } from './helpers/index.mjs'
 
 const at = withFolder()
 const { platformName } = createRequire(import.meta.url)('../native.js')
@@ -17,6 +17,9 @@ const shell = process.platform === 'win32'
 const npm = (args, cwd) => execFileSync('npm', args, { cwd, encoding: 'utf8', shell, stdio: ['ignore', 'pipe', 'pipe'] })
 
 const readJson = (path) => JSON.parse(readFileSync(path, 'utf8'))
+
+// Deno needs this one permission, docs/runtimes.md says; a child process needs others.
+const permissions = runtime === 'Deno' ? ['run', '--no-prompt', '--allow-ffi=node_modules'] : []
 
 const use = `
   const backend = await cann.Backend.open()
@@ -49,7 +52,7 @@ test('packed, installed into an empty folder without scripts, required and impor
   delete env.CANN_NODE_BINARY_PATH
   const run = (name, text) => {
     writeFileSync(join(app, name), text)
-    const { status, stdout, stderr } = spawnSync(process.execPath, [name], { cwd: app, env, encoding: 'utf8' })
+    const { status, stdout, stderr } = spawnSync(process.execPath, [...(name.startsWith('host') ? [] : permissions), name], { cwd: app, env, encoding: 'utf8' })
     assert.equal(status, 0, stderr)
     return stdout
   }

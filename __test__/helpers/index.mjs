@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -76,11 +76,23 @@ export async function slowPlan(backend, n = 256, steps = 60) {
   return { plan, inputs: { w: new Float32Array(n * n), x: new Float32Array(n * n) } }
 }
 
-/** Runs a module's text in another process. */
-export function program(text, { env = {}, args = [], timeout = 60_000 } = {}) {
-  const source = `import * as cann from ${JSON.stringify(packageUrl)};\n${text}`
-  const child = spawn(process.execPath, [...args, '--input-type=module', '-e', source], {
-    env: { ...process.env, ...env },
+/** Which runtime this is, in the words of the loader's message. */
+export const runtime = process.versions.bun ? 'Bun' : process.versions.deno ? 'Deno' : 'Node'
+
+/**
+ * Runs a module's text in another process of this runtime, with the package imported as `cann`. It is a file in a folder where the
+ * package is installed: what Node's -e and --input-type do, others do otherwise. `gc` gives it a function gc().
+ */
+export function program(text, { env = {}, gc = false, timeout = 60_000 } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'cann-node-program-'))
+  mkdirSync(join(folder, 'node_modules'))
+  symlinkSync(root, join(folder, 'node_modules/cann-node'), 'junction')
+  writeFileSync(join(folder, 'package.json'), '{ "private": true }')
+  writeFileSync(join(folder, 'program.mjs'), `import * as cann from 'cann-node'\n${text}`)
+  // Bun takes this flag as it is, and Deno's child_process translates it.
+  const child = spawn(process.execPath, [...(gc ? ['--expose-gc'] : []), 'program.mjs'], {
+    cwd: folder,
+    env: { ...process.env, NO_COLOR: '1', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout,
   })
@@ -90,7 +102,10 @@ export function program(text, { env = {}, args = [], timeout = 60_000 } = {}) {
   child.stderr.on('data', (chunk) => (stderr += chunk))
   const began = performance.now()
   return new Promise((resolve) => {
-    child.on('close', (code, signal) => resolve({ code, signal, stdout, stderr, ms: performance.now() - began }))
+    child.on('close', (code, signal) => {
+      rmSync(folder, { recursive: true, force: true })
+      resolve({ code, signal, stdout, stderr, ms: performance.now() - began })
+    })
   })
 }
 

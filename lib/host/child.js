@@ -257,6 +257,7 @@ function record(entry) {
 
 function collect() {
   collecting = undefined
+  if (globalThis.Bun) return globalThis.Bun.gc(true)
   v8.setFlagsFromString('--expose-gc')
   vm.runInNewContext('gc')()
 }

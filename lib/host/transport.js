@@ -48,6 +48,7 @@ function forked({ execArgv = [], cwd, env }, message, exit) {
     send: (data) => void child.send(data, () => {}),
     end: () => child.disconnect(),
     kill: () => void child.kill('SIGKILL'),
+    // Bun's channel has neither: there it goes with the child.
     ref() {
       child.ref()
       child.channel?.ref?.()
