@@ -72,6 +72,7 @@ function modules({ path, blocks }) {
 before(() => {
   mkdirSync(join(at.folder, 'node_modules'))
   symlinkSync(root, join(at.folder, 'node_modules/cann-node'), 'junction')
+  writeFileSync(join(at.folder, 'package.json'), '{ "private": true }')
 })
 
 test('the examples of every page are well typed', () => {

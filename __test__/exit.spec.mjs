@@ -36,7 +36,7 @@ test('process.exit with work pending', async () => {
 test('an exception with work pending', async () => {
   const { code, signal, stderr } = await program(`${slow}\nrun().catch(() => {})\nthrow new Error('mine')`)
   assert.deepEqual([code, signal], [1, null])
-  assert.match(stderr, /Error: mine/)
+  assert.match(stderr, /error: mine/i)
 })
 
 test('process.exit during an upload', async () => {

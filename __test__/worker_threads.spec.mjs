@@ -1,17 +1,18 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 
 import { Backend } from '../index.mjs'
-import { addGraph, packageUrl } from './helpers/index.mjs'
+import { addGraph, packageUrl, program, smallModel, withFolder } from './helpers/index.mjs'
 
-const worker = (text) => {
-  const source = `
-    const { parentPort } = require('node:worker_threads')
-    import(${JSON.stringify(packageUrl)}).then(async (cann) => { ${text} })`
-  return new Worker(source, { eval: true })
-}
+const at = withFolder()
+
+const source = (text) => `
+  const { parentPort } = require('node:worker_threads')
+  import(${JSON.stringify(packageUrl)}).then(async (cann) => { ${text} })`
+const worker = (text) => new Worker(source(text), { eval: true })
 
 const run = `
   const backend = await cann.Backend.open()
@@ -52,6 +53,67 @@ test('terminated with work pending, again and again; this thread goes on', async
     assert.deepEqual([...(await plan.run({ x: ones, y: ones })).z], [2, 2, 2, 2])
   }
   await backend.close()
+})
+
+test('terminated at any moment: importing, opening, uploading, running, logging', async () => {
+  const backend = await Backend.open()
+  const path = join(at.folder, 'small.gguf')
+  smallModel(path)
+  const busy = `
+    cann.onLog('trace', () => {})
+    ${run}
+    const large = await backend.createTensor({ type: 'f32', ne: [1 << 20] })
+    const data = new Float32Array(1 << 20)
+    for (;;) {
+      const { signal } = new AbortController()
+      void backend.createTensor({ type: 'f32', ne: [1024] })
+      await Promise.all([
+        ...Array.from({ length: 20 }, () => plan.run({ x: ones, y: ones }, { signal })),
+        backend.loadWeights(${JSON.stringify(path)}, { onProgress() {} }).then((weights) => weights.dispose()),
+        large.write(data),
+        large.read(),
+        cann.listDevices(),
+      ])
+    }`
+  const rounds = Number(process.env.CANN_NODE_STRESS ?? 12)
+  for (let i = 0; i < rounds; i++) {
+    const pair = [worker(busy), worker(busy)]
+    // From before the first line to well inside the loop, whatever the runtime needs to start a worker.
+    await new Promise((resolve) => setTimeout(resolve, (i * 400) / rounds))
+    await Promise.all(pair.map((each) => each.terminate()))
+    const tensor = await backend.createTensor({ type: 'f32', ne: [4] })
+    await tensor.write(Float32Array.of(1, 2, 3, i))
+    assert.deepEqual(await tensor.read(), Float32Array.of(1, 2, 3, i))
+    tensor.dispose()
+  }
+  await backend.close()
+})
+
+/** A program that starts one worker or more, each with this text. */
+const starts = (text, then) => `
+  const { Worker } = await import('node:worker_threads')
+  const start = () => new Worker(${JSON.stringify(source(text))}, { eval: true })
+  ${then}`
+
+test('an uncaught error in a worker with work pending is that worker\'s end', async () => {
+  const text = `${run}
+    void Promise.all(Array.from({ length: 50 }, () => plan.run({ x: ones, y: ones })))
+    setTimeout(() => { throw new Error('mine') })`
+  // In a program: the test runner of Bun has errors of workers for its own.
+  const then = "start().on('error', (error) => console.log(error.message)).on('exit', (code) => console.log(code))"
+  const { code, signal, stdout } = await program(starts(text, then))
+  assert.deepEqual([code, signal, stdout], [0, null, 'mine\n1\n'])
+})
+
+test('process.exit while workers work', async () => {
+  const text = `${run}
+    parentPort.postMessage('ready')
+    for (;;) await Promise.all(Array.from({ length: 50 }, () => plan.run({ x: ones, y: ones })))`
+  const then = `
+    let ready = 0
+    for (let i = 0; i < 3; i++) start().on('message', () => ++ready === 3 && setTimeout(() => process.exit(9), 5))`
+  const { code, signal, stderr } = await program(starts(text, then))
+  assert.deepEqual([code, signal, stderr], [9, null, ''])
 })
 
 test('ended without closing', async () => {
