@@ -58,9 +58,7 @@ const SECTIONS = {
     }
   },
   js: async () => {
-    await fetchModel()
-    // The stand-in and the one that fails on purpose, which some specs load.
-    await run('cargo', ['build', '--locked', '-p', 'acl-host-cabi', '-p', 'acl-fault-cabi'])
+    await whatSpecsNeed()
     const files = readdirSync(join(root, '__test__')).filter((name) => name.endsWith('.spec.mjs')).sort()
     // One file at a time: each has the processor for itself, and the embedded device's memory is the machine's.
     await run(process.execPath, ['--expose-gc', '--test', '--test-concurrency=1', '--test-reporter=spec', ...files.map((name) => join('__test__', name))])
@@ -69,8 +67,18 @@ const SECTIONS = {
 
 /** Sections for whoever asks: they take more than the sources and a model. */
 const EXTRA = {
+  runtimes: async () => {
+    await whatSpecsNeed()
+    await run(process.execPath, ['scripts/runtimes.mjs'])
+  },
   installs: () => run(process.execPath, ['scripts/installs.mjs']),
   bundlers: () => run(process.execPath, ['scripts/bundlers.mjs']),
+}
+
+async function whatSpecsNeed() {
+  await fetchModel()
+  // The stand-in and the one that fails on purpose, which some specs load.
+  await run('cargo', ['build', '--locked', '-p', 'acl-host-cabi', '-p', 'acl-fault-cabi'])
 }
 
 /** Runs a command with its output visible; counts the tests it reports. */
@@ -94,7 +102,7 @@ function run(command, args, env = {}) {
   })
 }
 
-/** Adds the counts of a line of cargo's, of Node's runner or of the golden runner. */
+/** Adds the counts of a line of cargo's, of Node's runner or of the scripts. */
 function tally(line) {
   const add = (passed, failed, skipped) => {
     totals.passed += Number(passed)
@@ -103,8 +111,8 @@ function tally(line) {
   }
   const cargo = /^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored/.exec(line)
   if (cargo) add(...cargo.slice(1))
-  const golden = /^(\d+) passed, (\d+) failed, (\d+) skipped$/.exec(line)
-  if (golden) add(...golden.slice(1))
+  const script = /^(\d+) passed, (\d+) failed, (\d+) skipped$/.exec(line)
+  if (script) add(...script.slice(1))
   const node = /^(?:ℹ|#) (pass|fail|skipped) (\d+)$/.exec(line)
   if (node) add(...['pass', 'fail', 'skipped'].map((word) => (word === node[1] ? node[2] : 0)))
 }
