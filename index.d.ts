@@ -127,8 +127,26 @@ export interface DriverReport {
   }[]
   /** Functions that the libraries lack: what needs them is refused with ERR_UNSUPPORTED_OP or ERR_UNSUPPORTED. */
   missingSymbols: string[]
-  /** One sentence a person can act on when `available` is false. */
+  /** The toolkit's folder, where its libraries are open. */
+  toolkit: string | null
+  /** What the library says of its ACL interface and of the NPU's driver. */
+  interfaceVersion: string | null
+  driverVersion: string | null
+  /** What a look at the machine finds, causes before what follows from them. Empty for the embedded device. */
+  checks: DriverCheck[]
+  /** One sentence a person can act on when `available` is false: the next step of the first check that fails. */
   hint: string | null
+}
+
+export interface DriverCheck {
+  name:
+    | 'platform' | 'libc' | 'addon' | 'device-nodes' | 'permissions' | 'driver'
+    | 'container' | 'toolkit' | 'environment' | 'libraries' | 'functions' | 'devices'
+  /** `null` where it does not apply. */
+  ok: boolean | null
+  found: string
+  /** What to do, where `ok` is false. */
+  next: string | null
 }
 
 /** Why an NPU is or is not used on this machine. */

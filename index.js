@@ -1,9 +1,10 @@
 'use strict'
 
-const { Backend, driverReport, listDevices } = require('./lib/backend.js')
+const { Backend, listDevices } = require('./lib/backend.js')
 const { native } = require('./lib/binding.js')
 const { DeviceBuffer, HostBuffer } = require('./lib/buffers.js')
-const { CannError } = require('./lib/errors.js')
+const { diagnosed } = require('./lib/doctor.js')
+const { CannError, settle } = require('./lib/errors.js')
 const { Event } = require('./lib/event.js')
 const { Graph, GraphTensor } = require('./lib/graph.js')
 const { logOf } = require('./lib/log.js')
@@ -22,7 +23,7 @@ module.exports = {
   Plan,
   Tensor,
   Weights,
-  driverReport: () => driverReport(native),
+  driverReport: async () => settle(diagnosed(native())),
   listDevices: () => listDevices(native),
   onLog: logOf((level, listener) => native().setLogListener(level, listener)),
   readGguf: (path) => readGguf(native, path),

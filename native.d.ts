@@ -246,6 +246,13 @@ export interface DriverReport {
   version: string | null
   libraries: Array<LibraryReport>
   missingSymbols: Array<string>
+  /** Those of the missing without which no device can be used. */
+  essentialMissing: Array<string>
+  /** The toolkit's folder. */
+  toolkit: string | null
+  /** What the library says of its interface, and of the NPU's driver. */
+  interfaceVersion: string | null
+  driverVersion: string | null
   hint: string | null
 }
 

@@ -214,4 +214,4 @@ function load(platform = platformName(), places = candidates(platform)) {
   throw error
 }
 
-module.exports = { load, platformName }
+module.exports = { libc, load, platformName }

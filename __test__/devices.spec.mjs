@@ -44,7 +44,7 @@ test('a library that is none is reported, and the embedded device stays', async 
   assert.equal(code, 0)
   const [report, drivers] = JSON.parse(stdout)
   assert.equal(report.available, false)
-  assert.equal(report.libraries[0].name, '/nonexistent/libacl.so')
+  assert.equal(report.libraries[0].path, '/nonexistent/libacl.so')
   assert.notEqual(report.libraries[0].error, null)
   assert.deepEqual(drivers, ['host'])
 })

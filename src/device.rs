@@ -3,17 +3,20 @@
 //! This is the one place that knows which tables exist: the vendor's libraries if they can be opened, and the embedded
 //! device, always. Looking for them may block, so it happens on a thread of its own, once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use acl_sys::{AclApi, Attempt};
-use cann_backend::device::{DeviceInfo as CoreDevice, DeviceType, DriverEntry, DriverKind, Registry};
+use cann_backend::device::{
+    DeviceInfo as CoreDevice, DeviceType, DriverEntry, DriverKind, Registry, essentials_missing, versions,
+};
 use cann_backend::error::Error;
 use napi::bindgen_prelude::Object;
 use napi::{Env, Result};
 use napi_derive::napi;
 
 use crate::promise::promise_on_thread;
+use crate::toolkit::{self, surroundings};
 
 #[napi(object, object_from_js = false)]
 pub struct DeviceMemory {
@@ -68,6 +71,16 @@ pub struct DriverReport {
     pub version: Nullable,
     pub libraries: Vec<LibraryReport>,
     pub missing_symbols: Vec<&'static str>,
+    /// Those of the missing without which no device can be used.
+    pub essential_missing: Vec<&'static str>,
+    /// The toolkit's folder.
+    #[napi(ts_type = "string | null")]
+    pub toolkit: Nullable,
+    /// What the library says of its interface, and of the NPU's driver.
+    #[napi(ts_type = "string | null")]
+    pub interface_version: Nullable,
+    #[napi(ts_type = "string | null")]
+    pub driver_version: Nullable,
     #[napi(ts_type = "string | null")]
     pub hint: Nullable,
 }
@@ -129,11 +142,15 @@ struct Drivers {
 }
 
 /// What became of the vendor's libraries.
+#[derive(Default)]
 struct CannDriver {
-    loaded: bool,
+    /// The table, where every essential function was found.
+    api: Option<Arc<AclApi>>,
     attempts: Vec<Attempt>,
     missing: Vec<&'static str>,
-    version: Option<String>,
+    /// Functions among the missing without which no device can be used.
+    essentials_missing: Vec<&'static str>,
+    root: Option<PathBuf>,
     hint: Option<String>,
 }
 
@@ -141,14 +158,10 @@ fn drivers() -> &'static Drivers {
     static DRIVERS: OnceLock<Drivers> = OnceLock::new();
     DRIVERS.get_or_init(|| {
         let mut entries = Vec::new();
-        let cann = match load_cann() {
-            Ok((api, driver)) => {
-                let (api, kind) = (Arc::new(api), DriverKind::Cann);
-                entries.push(DriverEntry { api, kind, prefix: "CANN", description: None });
-                driver
-            }
-            Err(driver) => driver,
-        };
+        let cann = load_cann();
+        if let Some(api) = cann.api.clone() {
+            entries.push(DriverEntry { api, kind: DriverKind::Cann, prefix: "CANN", description: None });
+        }
         entries.push(DriverEntry {
             api: Arc::new(acl_host::api()),
             kind: DriverKind::Host,
@@ -192,76 +205,63 @@ fn processor() -> String {
     model.filter(|name| !name.is_empty()).unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-fn load_cann() -> std::result::Result<(AclApi, CannDriver), CannDriver> {
+fn load_cann() -> CannDriver {
     let single = std::env::var_os("CANN_NODE_ACL_LIB").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let absent = |attempts, hint: String| CannDriver {
-        loaded: false,
-        attempts,
-        missing: Vec::new(),
-        version: None,
-        hint: Some(hint),
-    };
-    let (loaded, folders) = match single {
-        Some(path) => (AclApi::load_single(&path), Vec::new()),
-        None if cfg!(all(target_os = "linux", target_env = "gnu")) => {
-            let folders = toolkit_folders(|name| std::env::var_os(name).map(PathBuf::from));
-            (AclApi::load(&folders), folders)
-        }
+    let loaded = match single {
+        Some(path) => AclApi::load_path(&path),
+        None if cfg!(all(target_os = "linux", target_env = "gnu")) => AclApi::load(&surroundings().search()),
         None => {
-            let hint = "CANN exists for Linux with glibc only; this platform computes on the embedded device";
-            return Err(absent(Vec::new(), hint.to_owned()));
+            let hint = "CANN exists for Linux with glibc only: here graphs run on the embedded device, HOST0";
+            return CannDriver { hint: Some(hint.to_owned()), ..CannDriver::default() };
         }
     };
     match loaded {
         Ok(loaded) => {
-            let driver = CannDriver {
-                loaded: true,
+            let essentials_missing = essentials_missing(&loaded.api);
+            let hint = essentials_missing.first().map(|name| {
+                let file = loaded.runtime.display();
+                format!("{file} has no {name}: install a toolkit of CANN 7 or later, whole and of one version")
+            });
+            CannDriver {
                 missing: loaded.api.missing(),
+                api: essentials_missing.is_empty().then(|| Arc::new(loaded.api)),
+                essentials_missing,
                 attempts: loaded.attempts,
-                version: folders.iter().find_map(|folder| toolkit_version(folder)),
-                hint: None,
-            };
-            Ok((loaded.api, driver))
-        }
-        Err(error) => {
-            let found = error.attempts.iter().any(|attempt| attempt.path.is_some());
-            let hint = if found {
-                "a library was found but could not be opened: source the toolkit's set_env.sh, so that the libraries it needs are found"
-            } else if Path::new("/dev/davinci_manager").exists() {
-                "the NPU's driver is there but no CANN toolkit was found: install it, or set ASCEND_HOME_PATH to its folder"
-            } else {
-                "no Ascend NPU driver or CANN toolkit was found on this machine"
-            };
-            Err(absent(error.attempts, hint.to_owned()))
-        }
-    }
-}
-
-/// Folders that may hold the toolkit's libraries, best first.
-fn toolkit_folders(var: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
-    let mut roots: Vec<PathBuf> =
-        ["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"].iter().filter_map(|name| var(name)).collect();
-    let installs = ["cann", "ascend-toolkit/latest", "latest"];
-    roots.extend(installs.iter().map(|folder| Path::new("/usr/local/Ascend").join(folder)));
-    if let Some(home) = var("HOME") {
-        roots.extend(installs.iter().map(|folder| home.join("Ascend").join(folder)));
-    }
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for root in roots {
-        for folder in [root.join("lib64"), root] {
-            if folder.is_absolute() && !folders.contains(&folder) {
-                folders.push(folder);
+                root: toolkit::root_of(&loaded.runtime),
+                hint,
             }
         }
+        Err(error) => {
+            CannDriver { hint: Some(next_step(&error.attempts)), attempts: error.attempts, ..CannDriver::default() }
+        }
     }
-    folders
 }
 
-/// The version that the toolkit's own file states, if it is next to its libraries.
-fn toolkit_version(folder: &Path) -> Option<String> {
-    let root = if folder.ends_with("lib64") { folder.parent()? } else { folder };
-    let text = std::fs::read_to_string(root.join("version.cfg")).ok()?;
-    text.lines().find_map(|line| line.split_once("version=")).map(|(_, version)| version.trim().to_owned())
+/// What to do about libraries that do not open.
+fn next_step(attempts: &[Attempt]) -> String {
+    let found = attempts.iter().find(|attempt| attempt.path.is_some() && attempt.error.is_some());
+    let incomplete = attempts.iter().find(|attempt| attempt.error.as_ref().is_some_and(|e| e.contains("incomplete")));
+    match (found, incomplete) {
+        (Some(Attempt { path: Some(path), error: Some(error), .. }), _) => {
+            let path = path.display();
+            match error.split_once(": cannot open shared object file") {
+                Some((needed, _)) if needed.starts_with("libascend_hal") => {
+                    format!("{path} needs {needed}, which is the NPU driver's: install the driver, or in a container mount /usr/local/Ascend/driver")
+                }
+                Some((needed, _)) if !needed.contains('/') => format!(
+                    "{path} needs {needed}, which is not there: source the toolkit's set_env.sh, or install the toolkit again if that does not help"
+                ),
+                _ if error.contains("invalid ELF") || error.contains("file too short") || error.contains("ELF class") => {
+                    format!("{path} is no library for this machine: install the toolkit for {} again", std::env::consts::ARCH)
+                }
+                _ => format!("{path} does not open: see its error, then install the toolkit again"),
+            }
+        }
+        (_, Some(attempt)) => {
+            format!("the toolkit has no {}: install it again, with the operator package (ops or kernels) of your chip", attempt.name)
+        }
+        _ => "install the CANN toolkit, or set ASCEND_HOME_PATH to its folder; without an Ascend NPU there is nothing to do".to_owned(),
+    }
 }
 
 fn report() -> Vec<DriverReport> {
@@ -270,20 +270,26 @@ fn report() -> Vec<DriverReport> {
     let usable = |kind: DriverKind| devices.iter().any(|device| driver_name(device.driver) == driver_name(kind));
     let cann = &drivers.cann;
     let available = usable(DriverKind::Cann);
-    let hint = match (available, cann.loaded) {
+    let hint = match (available, &cann.api) {
         (true, _) => None,
-        (false, false) => cann.hint.clone(),
-        (false, true) => Some(
+        (false, None) => cann.hint.clone(),
+        (false, Some(_)) => Some(
             "the libraries were opened but no device answered: see `npu-smi info`, access to /dev/davinci*, and CANN_NODE_LOG=warn".into(),
         ),
     };
+    let own = cann.api.as_ref().map(|api| versions(api)).unwrap_or_default();
+    let version = cann.root.as_ref().and_then(|root| toolkit::version(root)).or(own.toolkit);
     vec![
         DriverReport {
             driver: driver_name(DriverKind::Cann),
             available,
-            version: nullable(cann.version.clone()),
+            version: nullable(version),
             libraries: cann.attempts.iter().map(library).collect(),
             missing_symbols: cann.missing.clone(),
+            essential_missing: cann.essentials_missing.clone(),
+            toolkit: nullable(cann.root.as_ref().map(|root| root.display().to_string())),
+            interface_version: nullable(own.interface),
+            driver_version: nullable(own.driver),
             hint: nullable(hint),
         },
         DriverReport {
@@ -292,6 +298,10 @@ fn report() -> Vec<DriverReport> {
             version: nullable(Some(env!("CARGO_PKG_VERSION").to_owned())),
             libraries: Vec::new(),
             missing_symbols: Vec::new(),
+            essential_missing: Vec::new(),
+            toolkit: nullable(None),
+            interface_version: nullable(None),
+            driver_version: nullable(None),
             hint: nullable(None),
         },
     ]
@@ -314,18 +324,26 @@ fn driver_name(kind: DriverKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
-    fn the_environment_comes_before_the_usual_places() {
-        let folders = toolkit_folders(|name| match name {
-            "ASCEND_TOOLKIT_HOME" => Some("/opt/cann".into()),
-            "HOME" => Some("/home/me".into()),
-            _ => None,
-        });
-        assert_eq!(folders[0], Path::new("/opt/cann/lib64"));
-        assert_eq!(folders[1], Path::new("/opt/cann"));
-        assert!(folders.contains(&"/usr/local/Ascend/ascend-toolkit/latest/lib64".into()));
-        assert!(folders.contains(&"/home/me/Ascend/latest/lib64".into()));
+    fn each_cause_has_its_own_next_step() {
+        let at = |name: &str, error: &str| Attempt {
+            name: name.into(),
+            path: Some(Path::new("/t/lib64").join(name)),
+            error: Some(error.into()),
+        };
+        let missing = "cannot open shared object file: No such file or directory";
+        let hal = next_step(&[at("libascendcl.so", &format!("libascend_hal.so: {missing}"))]);
+        assert!(hal.contains("/t/lib64/libascendcl.so") && hal.contains("/usr/local/Ascend/driver"), "{hal}");
+        let other = next_step(&[at("libopapi.so", &format!("libregister.so: {missing}"))]);
+        assert!(other.contains("libregister.so") && other.contains("set_env.sh"), "{other}");
+        let broken = next_step(&[at("libascendcl.so", "/t/lib64/libascendcl.so: invalid ELF header")]);
+        assert!(broken.contains("is no library for this machine"), "{broken}");
+        let lacking = Attempt { path: None, ..at("libopapi.so", "not beside x: the installation is incomplete") };
+        assert!(next_step(&[lacking]).contains("operator package"));
+        assert!(next_step(&[]).contains("ASCEND_HOME_PATH"));
     }
 }

@@ -20,6 +20,7 @@ mod plan;
 mod promise;
 mod state;
 mod tensor;
+mod toolkit;
 mod weights;
 
 use napi_derive::napi;

@@ -6,7 +6,9 @@ import { json } from './format.mjs'
 export default {
   summary: 'say why an NPU is or is not used here',
   usage: 'doctor',
-  details: `Looks for Ascend's libraries, lists what was found, and computes a sum on every device. Exit code 1 if no device computes.
+  details: `Checks the platform, the NPU's device nodes and who may use them, its driver, the container, the toolkit, the environment, the
+libraries and their functions, says what to do next about each that fails, and computes a sum on every device. Exit code 1 if no device
+computes.
 
 Options`,
   async main({ values, out }) {
@@ -18,7 +20,7 @@ Options`,
       version: createRequire(import.meta.url)('../../package.json').version,
       node: process.versions.node,
       platform: `${process.platform} ${process.arch} ${release()}`,
-      environment: Object.fromEntries(Object.entries(process.env).filter(([name]) => /^(CANN_NODE_|GGML_CANN_|ASCEND_)/.test(name))),
+      environment: Object.fromEntries(Object.entries(process.env).filter(([name]) => /^(CANN_NODE_|GGML_CANN_|ASCEND_|LD_LIBRARY_PATH$)/.test(name))),
       drivers,
       checks,
     }
@@ -49,16 +51,23 @@ async function check(cann, device) {
 function text({ version, node, platform, environment, drivers, checks }) {
   const lines = [`cann-node ${version}, Node ${node}, ${platform}`]
   for (const [name, value] of Object.entries(environment)) lines.push(`  ${name}=${value}`)
-  for (const { driver, available, version, libraries, missingSymbols, hint } of drivers) {
+  for (const { driver, available, version, libraries, checks, hint } of drivers) {
     const what = driver === 'cann' ? 'Ascend NPU (CANN)' : 'embedded device'
-    lines.push('', `${available ? '✔' : '✘'} ${what}${version ? ` ${version}` : ''}: ${available ? 'available' : 'not available'}`)
+    lines.push('', `${mark(available)} ${what}${version ? ` ${version}` : ''}: ${available ? 'available' : 'not available'}`)
+    for (const { name, ok, found, next } of checks) {
+      lines.push(`  ${mark(ok)} ${name.padEnd(12)} ${found}`)
+      if (next) lines.push(`    ${' '.repeat(12)} next: ${next}`)
+    }
+    if (libraries.length) lines.push('  libraries looked for:')
     for (const { name, path, error } of libraries) lines.push(`    ${name}: ${path ?? 'not found'}${error ? ` (${error})` : ''}`)
-    if (missingSymbols.length) lines.push(`    missing functions: ${missingSymbols.join(', ')}`)
     if (hint) lines.push(`  hint: ${hint}`)
   }
   lines.push('')
   for (const { device, description, ok, error } of checks) {
-    lines.push(`${ok ? '✔' : '✘'} ${device} computes${ok ? '' : ` not: ${error ?? 'wrong sum'}`} (${description})`)
+    lines.push(`${mark(ok)} ${device} computes${ok ? '' : ` not: ${error ?? 'wrong sum'}`} (${description})`)
   }
   return lines.join('\n')
 }
+
+/** What does not apply is neither right nor wrong. */
+const mark = (ok) => (ok === null ? '-' : ok ? '✔' : '✘')

@@ -6,6 +6,7 @@ const v8 = require('node:v8')
 const vm = require('node:vm')
 
 const { native } = require('../binding.js')
+const { diagnosed } = require('../doctor.js')
 const { SLICE_BYTES } = require('../turns.js')
 const { PARTS, RECORDS, packError } = require('./wire.js')
 
@@ -124,7 +125,7 @@ async function bytes(id, size, copy, wrap = (some) => some) {
 /** Calls that are more than a method of the object. They hand over what they do before they return. */
 const CALLS = {
   listDevices: () => native().listDevices(),
-  driverReport: () => native().driverReport(),
+  driverReport: () => diagnosed(native()),
   open: (_, [options]) => native().Backend.open(options),
   readGguf: (_, [path]) => native().readGguf(path),
   loadWeights(backend, [path, names, convert, token, progress], id) {

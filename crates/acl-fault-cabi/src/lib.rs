@@ -15,7 +15,7 @@
 #![allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use acl_fault::{Fault, Mode};
@@ -65,9 +65,9 @@ fn variable(name: &str) -> Option<String> {
 
 fn inner() -> Result<AclApi, String> {
     let Some(path) = variable("CANN_NODE_FAULT_INNER") else { return Ok(acl_host::api()) };
-    let path = Path::new(&path);
-    let loaded = if path.is_dir() { AclApi::load(&[PathBuf::from(path)]) } else { AclApi::load_single(path) };
-    loaded.map(|loaded| loaded.api).map_err(|error| format!("CANN_NODE_FAULT_INNER: {error}"))
+    AclApi::load_path(Path::new(&path))
+        .map(|loaded| loaded.api)
+        .map_err(|error| format!("CANN_NODE_FAULT_INNER: {error}"))
 }
 
 fn fault() -> Result<Option<Fault>, String> {

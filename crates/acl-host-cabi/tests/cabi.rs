@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, mpsc};
 
-use acl_sys::{AclApi, AclFn};
+use acl_sys::{AclApi, AclFn, Search};
 use cann_backend::graph::{Graph, Params, ResultSpec};
 use cann_backend::{
     Backend, Done, DriverEntry, DriverKind, OpenOptions, PoolChoice, Registry, Result, Selector, TensorSpec,
@@ -53,7 +53,7 @@ static API: LazyLock<Arc<AclApi>> = LazyLock::new(|| {
     // SAFETY: no other thread reads the environment before this is done: every test begins here.
     unsafe { std::env::set_var("CANN_NODE_HOST_DEVICES", "2") };
     let toolkit = Toolkit::new();
-    let loaded = AclApi::load(std::slice::from_ref(&toolkit.0)).expect("a toolkit");
+    let loaded = AclApi::load(&Search::folder(&toolkit.0)).expect("a toolkit");
     assert_eq!(loaded.attempts.len(), 3);
     assert!(loaded.attempts.iter().all(|a| a.error.is_none()), "{:?}", loaded.attempts);
     Arc::new(loaded.api)

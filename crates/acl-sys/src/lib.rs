@@ -19,6 +19,6 @@ mod stub;
 mod table;
 mod types;
 
-pub use load::{Attempt, LoadError, Loaded};
+pub use load::{Attempt, LoadError, Loaded, Search, Toolkit};
 pub use table::{AclApi, AclFn, AclOp, Group};
 pub use types::*;

@@ -7,8 +7,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use acl_sys::AclApi;
+use acl_sys::{AclApi, AclFn};
 
+pub use crate::acl::driver::Versions;
 use crate::acl::driver::{self, Binding, Target, aside};
 use crate::error::{Error, Result};
 use crate::pool::env_switch;
@@ -31,6 +32,44 @@ pub struct DriverEntry {
     pub prefix: &'static str,
     /// What the devices are described as; their SoC name if `None`.
     pub description: Option<String>,
+}
+
+/// Functions without which no device can be used. What else a library lacks costs operators, or a faster way.
+const ESSENTIAL: &[AclFn] = &[
+    AclFn::aclInit,
+    AclFn::aclrtGetDeviceCount,
+    AclFn::aclrtSetDevice,
+    AclFn::aclrtResetDevice,
+    AclFn::aclrtGetMemInfo,
+    AclFn::aclrtMalloc,
+    AclFn::aclrtFree,
+    AclFn::aclrtMemcpyAsync,
+    AclFn::aclrtMemsetAsync,
+    AclFn::aclrtCreateStream,
+    AclFn::aclrtDestroyStream,
+    AclFn::aclrtSynchronizeStream,
+    AclFn::aclrtCreateEvent,
+    AclFn::aclrtDestroyEvent,
+    AclFn::aclrtRecordEvent,
+    AclFn::aclrtStreamWaitEvent,
+    AclFn::aclrtQueryEventStatus,
+    AclFn::aclrtSynchronizeEvent,
+    AclFn::aclCreateTensor,
+    AclFn::aclDestroyTensor,
+    AclFn::aclCreateScalar,
+    AclFn::aclDestroyScalar,
+    AclFn::aclCreateIntArray,
+    AclFn::aclDestroyIntArray,
+];
+
+/// Names of the functions that a library lacks and no device does without.
+pub fn essentials_missing(api: &AclApi) -> Vec<&'static str> {
+    ESSENTIAL.iter().filter(|function| !api.has(**function)).map(|function| function.name()).collect()
+}
+
+/// What a driver's library says of itself. Blocks.
+pub fn versions(api: &AclApi) -> Versions {
+    driver::versions(api)
 }
 
 /// ggml's kinds of devices.

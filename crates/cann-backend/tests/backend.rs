@@ -59,9 +59,8 @@ fn a_driver_that_fails_is_left_out() {
     // SAFETY: no symbol is given, so every function is a stub.
     let stubs = unsafe { acl_sys::AclApi::from_symbols(|_| std::ptr::null()) };
     let broken = DriverEntry { api: Arc::new(stubs), kind: DriverKind::Cann, prefix: "CANN", description: None };
-    registry();
     let good = DriverEntry {
-        api: Arc::new(acl_host::api()),
+        api: Arc::new(api()),
         kind: DriverKind::Host,
         prefix: "HOST",
         description: Some("a description".into()),
@@ -475,7 +474,7 @@ mod dying {
     }
 
     pub fn api() -> AclApi {
-        let mut api = REAL.get_or_init(acl_host::api).clone();
+        let mut api = REAL.get_or_init(crate::common::api).clone();
         (api.aclrtRecordEvent, api.aclrtSynchronizeStream, api.aclrtResetDeviceForce) = (record, synchronize, reset);
         api
     }

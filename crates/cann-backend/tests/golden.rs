@@ -4,12 +4,16 @@
 //! before any ACL call, with the chip in the reason. `CANN_NODE_GOLDEN` names another folder; `CANN_NODE_GOLDEN_ONLY` keeps cases whose name starts so.
 
 mod cases;
+#[path = "common/driver.rs"]
+mod driver;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
 
+use acl_sys::AclApi;
 use cann_backend::caps::Soc;
+use cann_backend::plan::PrepareOptions;
 use cann_backend::{Backend, Done, DriverEntry, DriverKind, Error, OpenOptions, Registry};
 use gguf::GgmlType;
 use serde_json::Value;
@@ -150,8 +154,69 @@ fn run(backend: &Backend, case: &Value, data: &[u8]) -> Result<bool, String> {
     Ok(true)
 }
 
+fn open() -> Backend {
+    // Nothing is made to fail: the wrapper counts calls. A process has one.
+    static API: LazyLock<Arc<AclApi>> = LazyLock::new(|| Arc::new(acl_fault::install(driver::api(Default::default()))));
+    let driver = DriverEntry { api: API.clone(), kind: DriverKind::Host, prefix: "HOST", description: None };
+    let registry = Arc::new(Registry::new(vec![driver]));
+    wait(|done| Backend::open(registry, OpenOptions::default(), done)).unwrap()
+}
+
+/// What three runs of the case give when they are replayed as a captured model, or not, and how many ACL calls they made.
+fn output(backend: &Backend, case: &Value, data: &[u8], capture: bool) -> Result<(Vec<Vec<u8>>, u64), Error> {
+    let options = PrepareOptions { capture: Some(capture), ..Default::default() };
+    let plan = wait(|done| backend.prepare(cases::build(case).unwrap(), options, done))?;
+    wait(|done| backend.synchronize(done))?;
+    let before = acl_fault::calls();
+    let outputs = (0..3).map(|_| {
+        let mut run = plan.start()?;
+        for leaf in case["leaves"].as_array().unwrap() {
+            run.input(&format!("leaf_{}", leaf["id"]), bytes(data, &leaf["data"]))?;
+        }
+        Ok(wait(|done| run.submit(done))?.output("out").unwrap().to_vec())
+    });
+    let outputs = outputs.collect::<Result<_, Error>>()?;
+    let calls = acl_fault::calls() - before;
+    plan.dispose();
+    Ok((outputs, calls))
+}
+
+/// A captured model replays the same launches: not a value off by a rounding, the same bits.
+#[test]
+fn a_captured_model_gives_the_bits_of_the_launches() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let folder = folder();
+    let backend = open();
+    let data = std::fs::read(folder.join("data.bin")).unwrap_or_default();
+    let cases: Vec<Value> = cases::load(&folder).into_iter().filter(|case| case["group"] == "seed").collect();
+    let (mut same, mut refused, mut calls) = (0, 0, [0; 2]);
+    for case in &cases {
+        match (output(&backend, case, &data, true), output(&backend, case, &data, false)) {
+            (Ok(captured), Ok(launched)) => {
+                assert!(captured.0 == launched.0, "{} [{}]", case["name"], case["params"]);
+                calls = [calls[0] + captured.1, calls[1] + launched.1];
+                same += 1;
+            }
+            (Err(Error::UnsupportedOp { .. }), Err(Error::UnsupportedOp { .. })) => refused += 1,
+            (captured, launched) => panic!("{}: {:?} and {:?}", case["name"], captured.err(), launched.err()),
+        }
+    }
+    let captures = backend.caps().capture;
+    wait(|done| backend.close(done)).unwrap();
+    let [replayed, launched] = calls;
+    println!(
+        "{same} of the group seed have the same bits captured and not, {refused} refused; {replayed} calls, {launched} without"
+    );
+    assert!(cases.is_empty() || same > 0);
+    assert!(!captures || cases.is_empty() || replayed < launched, "nothing was captured: {replayed}, {launched}");
+}
+
+/// The count of calls is the process's.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn golden_cases() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let folder = folder();
     let list = cases::load(&folder);
     if list.is_empty() {
@@ -159,11 +224,7 @@ fn golden_cases() {
     }
     let data = std::fs::read(folder.join("data.bin")).unwrap();
     let only = std::env::var("CANN_NODE_GOLDEN_ONLY").unwrap_or_default();
-    // Nothing is made to fail: the wrapper counts calls.
-    let api = acl_fault::install(acl_host::api());
-    let driver = DriverEntry { api: Arc::new(api), kind: DriverKind::Host, prefix: "HOST", description: None };
-    let registry = Arc::new(Registry::new(vec![driver]));
-    let backend = wait(|done| Backend::open(registry, OpenOptions::default(), done)).unwrap();
+    let backend = open();
     let mut table: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     let (mut failures, mut refused) = (Vec::new(), 0);
     for case in list {

@@ -3,6 +3,8 @@
 //! The golden cases are read from the folder in `CANN_NODE_GOLDEN`; without it that test says so and passes.
 
 mod cases;
+#[path = "common/driver.rs"]
+mod driver;
 
 use std::sync::Arc;
 
@@ -72,7 +74,7 @@ fn golden_shapes() {
 // ---------------------------------------------------------------- lowering as data
 
 fn caps(soc: &str) -> DeviceCaps {
-    DeviceCaps::new(Arc::new(acl_host::api()), soc)
+    DeviceCaps::new(Arc::new(driver::api(Default::default())), soc)
 }
 
 fn layout(ty: GgmlType) -> Layout {
@@ -382,7 +384,7 @@ fn what_a_device_refuses_and_why() {
     assert!(b.refusal("Ascend910A").contains("bf16"));
     assert_eq!(names(&b.last("Ascend910B")), ["Abs"]);
 
-    let mut missing = acl_host::api();
+    let mut missing = driver::api(Default::default());
     missing.present[AclOp::aclnnAbs.phase_two() as usize] = false;
     let refused = lower(&b.0, &DeviceCaps::new(Arc::new(missing), "Host")).unwrap_err();
     assert!(refused.0.contains("aclnnAbs"));
@@ -415,7 +417,7 @@ fn errors_name_operator_operands_and_rule() {
 /// Each of these once ended in an overflow or in memory without end.
 #[test]
 fn hostile_numbers_are_planned_or_refused() {
-    let caps = DeviceCaps::new(Arc::new(acl_host::api()), "Host");
+    let caps = caps("Host");
     let plan = |name: &str, leaves: &[&[i64]], params: Params, ne: Option<Vec<i64>>, nb: Option<Vec<u64>>| {
         let mut graph = Graph::new();
         let src = leaves.iter().enumerate().map(|(i, ne)| graph.input(&format!("in{i}"), GgmlType::F32, ne).ok());

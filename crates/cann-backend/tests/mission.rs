@@ -18,11 +18,7 @@ use gguf::GgmlType::{self, *};
 
 fn real() -> &'static AclApi {
     static REAL: OnceLock<AclApi> = OnceLock::new();
-    REAL.get_or_init(|| {
-        // Sets the embedded device up as everywhere in this binary.
-        registry();
-        acl_host::api()
-    })
+    REAL.get_or_init(common::api)
 }
 
 /// A registry over the embedded device's table after `change`; devices are called `prefix` and a number.

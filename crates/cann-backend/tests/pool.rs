@@ -11,7 +11,7 @@ use gguf::GgmlType;
 fn whatever_the_pool_a_close_leaves_nothing_behind() {
     let registry = registry();
     let free = || registry.devices().iter().map(|d| d.memory_free).collect::<Vec<_>>();
-    let (before, live) = (free(), acl_host::live());
+    let (before, live) = (free(), driver::live());
     for (choice, kind) in [
         (PoolChoice::Vmm, "vmm"),
         (PoolChoice::Buffer, "buffer"),
@@ -30,17 +30,17 @@ fn whatever_the_pool_a_close_leaves_nothing_behind() {
         assert!(running.into_iter().all(|r| r.get().is_ok()));
         // Users still hold everything; the device holds nothing.
         assert_eq!(free(), before, "{kind}");
-        assert_eq!(acl_host::live(), live, "{kind}");
+        assert_eq!(driver::live(), live, "{kind}");
         drop((held, host, buffer, event, backend));
-        assert_eq!(acl_host::live(), live, "{kind}");
+        assert_eq!(driver::live(), live, "{kind}");
     }
     // Without a close: the last handle does it.
     let backend = open_with(&registry, 1, PoolChoice::Auto);
     let held = tensor(&backend, GgmlType::F32, &[1000]);
     drop(backend);
     let ended = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while acl_host::live() != live {
-        assert!(std::time::Instant::now() < ended, "{:?}", acl_host::live());
+    while driver::live() != live {
+        assert!(std::time::Instant::now() < ended, "{:?}", driver::live());
         std::thread::yield_now();
     }
     assert!(held.is_disposed());

@@ -8,14 +8,13 @@ use acl_sys::AclOp;
 use cann_backend::graph::{Graph, NodeId, Params, ResultSpec};
 use cann_backend::plan::{Plan, PrepareOptions, RunResult};
 use cann_backend::{Backend, DriverEntry, DriverKind, Error, OpenOptions, PoolChoice, Registry, Tensor};
-use common::{noise, open, registry, tensor, wait};
+use common::{noise, open, tensor, wait};
 use gguf::GgmlType::{self, F32, I32, Q8_0};
 use tokio_util::sync::CancellationToken;
 
 /// A backend whose library lacks these operators; its devices are called LESS0, LESS1 …
 fn lacking(ops: &[AclOp]) -> Backend {
-    registry();
-    let mut api = acl_host::api();
+    let mut api = common::api();
     ops.iter().for_each(|op| api.present[op.phase_two() as usize] = false);
     let entry = DriverEntry { api: Arc::new(api), kind: DriverKind::Cann, prefix: "LESS", description: None };
     let options = OpenOptions { device: None, pool: PoolChoice::Auto, async_mode: None };

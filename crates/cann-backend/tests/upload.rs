@@ -1,5 +1,7 @@
 //! Files onto the embedded device: every type, every way to fail, and what is left afterwards.
 
+#[path = "common/driver.rs"]
+mod driver;
 mod samples;
 
 use std::ffi::c_void;
@@ -28,16 +30,18 @@ fn wait<T: Send + 'static>(call: impl FnOnce(Done<T>)) -> Result<T> {
 }
 
 fn open() -> Backend {
-    open_with(acl_host::api())
+    open_with(real().clone())
+}
+
+fn real() -> &'static AclApi {
+    static REAL: OnceLock<AclApi> = OnceLock::new();
+    REAL.get_or_init(|| {
+        let soc = Some("Host".to_owned());
+        driver::api(acl_host::Config { memory_bytes: Some(DEVICE_BYTES), soc, ..Default::default() })
+    })
 }
 
 fn open_with(api: AclApi) -> Backend {
-    static CONFIGURED: OnceLock<()> = OnceLock::new();
-    CONFIGURED.get_or_init(|| {
-        let soc = Some("Host".to_owned());
-        let config = acl_host::Config { memory_bytes: Some(DEVICE_BYTES), soc, ..Default::default() };
-        acl_host::configure(config).unwrap();
-    });
     let driver = DriverEntry { api: Arc::new(api), kind: DriverKind::Host, prefix: "HOST", description: None };
     let registry = Arc::new(Registry::new(vec![driver]));
     wait(|done| Backend::open(registry, OpenOptions::default(), done)).unwrap()
@@ -381,12 +385,12 @@ unsafe extern "C" fn copy_that_fails_later(
         return 207_006;
     }
     // SAFETY: the arguments are the caller's, unchanged.
-    unsafe { (acl_host::api().aclrtMemcpyAsync)(dst, dst_bytes, src, bytes, kind, stream) }
+    unsafe { (real().aclrtMemcpyAsync)(dst, dst_bytes, src, bytes, kind, stream) }
 }
 
 #[test]
 fn a_copy_that_fails_ends_the_load() {
-    let mut api = acl_host::api();
+    let mut api = real().clone();
     api.aclrtMemcpyAsync = copy_that_fails_later;
     let backend = open_with(api);
     let data = blocks(GgmlType::Q4_1, 12 << 20, &mut Random(8));

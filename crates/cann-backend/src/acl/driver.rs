@@ -174,6 +174,36 @@ pub(crate) fn soc_name(api: &AclApi) -> String {
     }
 }
 
+/// What the library says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Of the ACL interface.
+    pub interface: Option<String>,
+    pub toolkit: Option<String>,
+    pub driver: Option<String>,
+}
+
+/// Asks the library; needs no device. A function it lacks, or a package it does not know, is a `None`.
+pub(crate) fn versions(api: &AclApi) -> Versions {
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    // SAFETY: the pointers are to locals of the right type.
+    let code = unsafe { (api.aclrtGetVersion)(&mut major, &mut minor, &mut patch) };
+    let interface = (code == ACL_SUCCESS).then(|| format!("{major}.{minor}.{patch}"));
+    Versions { interface, toolkit: package(api, ACL_PKG_NAME_CANN), driver: package(api, ACL_PKG_NAME_DRIVER) }
+}
+
+fn package(api: &AclApi, name: aclCANNPackageName) -> Option<String> {
+    // SAFETY: a struct of characters; zeroes are empty texts.
+    let mut version: aclCANNPackageVersion = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local of the right type.
+    if unsafe { (api.aclsysGetCANNVersion)(name, &mut version) } != ACL_SUCCESS {
+        return None;
+    }
+    let bytes = version.version.map(|c| c as u8);
+    let text = CStr::from_bytes_until_nul(&bytes).ok()?.to_str().ok()?.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
 /// Free and total bytes of the device this thread is bound to: HBM, or DDR on chips that have none.
 pub(crate) fn memory_info(api: &AclApi) -> Result<(u64, u64)> {
     let ask = |attr| {

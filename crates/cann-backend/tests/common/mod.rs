@@ -1,9 +1,12 @@
-//! Two virtual devices in checked mode, and futures turned into calls.
+//! Four virtual devices in checked mode, and futures turned into calls.
 #![allow(dead_code)]
+
+pub mod driver;
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use acl_sys::AclApi;
 use cann_backend::{
     Backend, Done, DriverEntry, DriverKind, OpenOptions, PoolChoice, Registry, Result, Selector, Tensor, TensorSpec,
 };
@@ -39,11 +42,13 @@ impl<T> Answer<T> {
     }
 }
 
+/// The table of four devices in checked mode.
+pub fn api() -> AclApi {
+    driver::api(acl_host::Config { devices: Some(4), check: Some(true), ..Default::default() })
+}
+
 pub fn registry() -> Arc<Registry> {
-    let config = acl_host::Config { devices: Some(4), check: Some(true), ..Default::default() };
-    acl_host::configure(config).expect("settings before first use");
-    let entry =
-        DriverEntry { api: Arc::new(acl_host::api()), kind: DriverKind::Host, prefix: "HOST", description: None };
+    let entry = DriverEntry { api: Arc::new(api()), kind: DriverKind::Host, prefix: "HOST", description: None };
     Arc::new(Registry::new(vec![entry]))
 }
 

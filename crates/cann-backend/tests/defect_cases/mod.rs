@@ -1,5 +1,8 @@
 //! The cases behind `defects.rs` and `defects_910b.rs`.
 
+#[path = "../common/driver.rs"]
+mod driver;
+
 use std::sync::{Arc, mpsc};
 
 use cann_backend::graph::{Graph, NodeId, Params, ResultSpec};
@@ -14,11 +17,8 @@ pub fn wait<T: Send + 'static>(start: impl FnOnce(Done<T>)) -> Result<T, Error> 
 
 /// A backend on the embedded device under a chip's name; one name per test binary.
 pub fn open(soc: Option<&str>) -> Backend {
-    if let Some(soc) = soc {
-        acl_host::configure(acl_host::Config { soc: Some(soc.into()), ..Default::default() }).unwrap();
-    }
-    let driver =
-        DriverEntry { api: Arc::new(acl_host::api()), kind: DriverKind::Host, prefix: "HOST", description: None };
+    let api = driver::api(acl_host::Config { soc: soc.map(String::from), ..Default::default() });
+    let driver = DriverEntry { api: Arc::new(api), kind: DriverKind::Host, prefix: "HOST", description: None };
     wait(|done| Backend::open(Arc::new(Registry::new(vec![driver])), OpenOptions::default(), done)).unwrap()
 }
 

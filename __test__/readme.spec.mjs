@@ -1,0 +1,22 @@
+// README.zh-CN.md has not fallen behind README.md in what can be compared.
+
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (name) => readFileSync(`${root}${name}`, 'utf8').replaceAll('\r\n', '\n')
+
+test('README.zh-CN.md has the code, the figures and the links of README.md', () => {
+  const all = (pattern) => (name) => Array.from(read(name).matchAll(pattern), ([text]) => text)
+  const [code, headings] = [all(/^```[\s\S]*?^```/gm), all(/^#+ /gm)]
+  // Rows of numbers, and the names of variables and errors, are the same in every language.
+  const [figures, names] = [all(/^\| \w+ \| \d.*$/gm), all(/`(?:CANN_NODE|GGML_CANN|ERR)_[A-Z_0-9]+`/g)]
+  const links = (name) => Array.from(read(name).matchAll(/\]\(([^)]+)\)/g), ([, to]) => to).filter((to) => !/^(README|#)/.test(to)).sort()
+  for (const part of [code, headings, figures, names, links]) {
+    const english = part('README.md')
+    assert.ok(english.length > 0)
+    assert.deepEqual(part('README.zh-CN.md'), english)
+  }
+})
