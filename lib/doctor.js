@@ -250,7 +250,7 @@ function nameOf({ root }, file, id) {
 /** The addon's reports, with the checks of this machine. */
 async function diagnosed(binding, at = surroundings()) {
   const reports = await binding.driverReport()
-  const path = Object.values(require.cache).find((loaded) => loaded?.exports === binding)?.filename
+  const path = Object.values(require.cache ?? {}).find((loaded) => loaded?.exports === binding)?.filename
   return reports.map(({ essentialMissing, ...report }) => {
     if (report.driver !== 'cann') return { ...report, checks: [] }
     const checks = checkAll({ ...report, essentialMissing }, { path, version: binding.version() }, at)
