@@ -129,8 +129,9 @@ export interface DriverReport {
   missingSymbols: string[]
   /** The toolkit's folder, where its libraries are open. */
   toolkit: string | null
-  /** What the library says of its ACL interface and of the NPU's driver. */
+  /** The version of the ACL interface, as the library says. */
   interfaceVersion: string | null
+  /** The version of the NPU's driver, where the library says. */
   driverVersion: string | null
   /** What a look at the machine finds, causes before what follows from them. Empty for the embedded device. */
   checks: DriverCheck[]
@@ -138,12 +139,15 @@ export interface DriverReport {
   hint: string | null
 }
 
+/** One check of the machine: what was found and, where it fails, what to do. */
 export interface DriverCheck {
+  /** What is checked; docs/ascend.md has a row about each. */
   name:
     | 'platform' | 'libc' | 'addon' | 'device-nodes' | 'permissions' | 'driver'
     | 'container' | 'toolkit' | 'environment' | 'libraries' | 'functions' | 'devices'
   /** `null` where it does not apply. */
   ok: boolean | null
+  /** What there is, or what is wrong. */
   found: string
   /** What to do, where `ok` is false. */
   next: string | null
