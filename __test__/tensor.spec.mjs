@@ -238,3 +238,32 @@ test('writes and reads are done in the order of the calls', async () => {
   }
   assert.deepEqual((await Promise.all(reads)).map((r) => r[0]), Array.from({ length: 200 }, (_, i) => i))
 })
+
+test('a copy between backends keeps its place beside large writes to either', async () => {
+  const other = await Backend.open()
+  // Large enough to be handed over in several turns of the event loop.
+  const n = 3 << 20
+  const ne = [n]
+  const [src, behind] = [await make('f32', ne), await make('f32', ne)]
+  const [dst, busy] = [await other.createTensor({ type: 'f32', ne }), await other.createTensor({ type: 'f32', ne })]
+  const ones = new Float32Array(n).fill(1)
+
+  // Behind a write to its source, before a read of its target.
+  await dst.fill(0)
+  let done = [src.write(ones), other.copy(src, dst)]
+  assert.equal((await dst.read(4 * (n - 1), 4))[0], 1)
+  await Promise.all(done)
+
+  // Behind a write to the target's backend, before its source changes.
+  await dst.fill(0)
+  done = [busy.write(ones), other.copy(src, dst), src.fill(0), behind.fill(0)]
+  assert.equal((await dst.read(0, 4))[0], 1)
+  await Promise.all(done)
+
+  // Two that cross do not wait for each other.
+  done = [behind.write(ones), busy.write(ones), other.copy(behind, dst), use.backend.copy(busy, src)]
+  await Promise.all(done)
+  assert.deepEqual([(await dst.read(0, 4))[0], (await src.read(0, 4))[0]], [1, 1])
+  for (const tensor of [src, behind]) tensor.dispose()
+  await other.close()
+})

@@ -131,9 +131,7 @@ class Backend extends Handle {
     checkPeer(src, Tensor, 'src', homeOf(this))
     checkPeer(dst, Tensor, 'dst', homeOf(this))
     const from = backendOf(src)
-    // What was called on the source's backend before has to be handed over first.
-    if (from !== this && from.turns.busy) await from.turns.call(async () => {})
-    await this.#call((backend) => backend.copy(nativeOf(src), nativeOf(dst)))
+    await settle(this.#turns.callAfter(from.turns, () => nativeOf(this).copy(nativeOf(src), nativeOf(dst))))
   }
 
   supportsOp(node) {
@@ -184,8 +182,7 @@ class Backend extends Handle {
   async wait(event) {
     checkPeer(event, Event, 'event', homeOf(this))
     const from = backendOf(event)
-    if (from !== this && from.turns.busy) await from.turns.call(async () => {})
-    await this.#call((backend) => backend.wait(nativeOf(event)))
+    await settle(this.#turns.callAfter(from.turns, () => nativeOf(this).wait(nativeOf(event))))
   }
 
   async synchronize() {

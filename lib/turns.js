@@ -24,18 +24,27 @@ class Turns {
     return this.hold(async () => [submit()]).then(([result]) => result)
   }
 
-  /** As `call`, when the earlier calls on another backend, if there is one, were handed over as well. */
+  /** As `call`, in order with the calls on another backend as well, if there is one: those before it and those after it. */
   callAfter(other, submit) {
-    if (!other?.busy) return this.call(submit)
+    if (!other || !(other.busy || this.busy)) return this.call(submit)
     return this.holdAfter(other, async () => [submit()]).then(([result]) => result)
   }
 
-  /** As `hold`, when the earlier calls on another backend, if there is one, were handed over as well. */
+  /** As `hold`, in order with the calls on another backend as well: both turns are taken now, so two that cross never wait for each other. */
   holdAfter(other, handOver) {
-    return this.hold(async () => {
-      if (other?.busy) await other.call(async () => {})
-      return handOver()
+    if (!other || other === this) return this.hold(handOver)
+    let arrive
+    let release
+    const arrived = new Promise((resolve) => (arrive = resolve))
+    const released = new Promise((resolve) => (release = resolve))
+    other.hold(() => {
+      arrive()
+      return released
     })
+    return this.hold(async () => {
+      await arrived
+      return handOver()
+    }).finally(release)
   }
 
   /** Runs `handOver` in its turn; later calls wait until it has settled. */
