@@ -265,7 +265,7 @@ describe('http-server', { timeout: 120_000 }, () => {
       onOutput(text, child) {
         const port = /listening on port (\d+)/.exec(text)?.[1]
         if (!port || answer) return
-        answer = ask(port, { ids: [1], maxTokens: 5 }).finally(() => child.kill('SIGINT'))
+        answer = ask(port, { ids: [1], maxTokens: 5 }).finally(() => process.kill(child.pid, 'SIGINT'))
       },
     })
     assert.equal(code, 0, stderr)

@@ -115,9 +115,10 @@ if (isMain(import.meta.filename)) {
   const { port, close } = await serve(backend, model.path, { port: Number(process.argv[3] ?? 8080) })
   console.log(`listening on port ${port}; ${backend.device.name} computes; Ctrl-C ends`)
   console.log(`curl -N localhost:${port}/generate -d '{ "ids": ${JSON.stringify(model.prompt)}, "maxTokens": 20 }'`)
-  process.once('SIGINT', async () => {
+  process.on('SIGINT', async () => {
     await close()
     await backend.close()
     model.dispose()
+    process.exit()
   })
 }

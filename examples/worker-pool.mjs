@@ -54,11 +54,16 @@ export class Pool {
     const worker = new Worker(new URL(import.meta.url), { workerData: { pool: import.meta.url, number, path: this.#path } })
     const place = { worker, job: null, ready: false, error: null }
     worker.on('message', ({ ids, error }) => {
+      const cause = error && Object.assign(new Error(error.message), { code: error.code })
       if (place.ready) {
         const { resolve, reject } = place.job
         place.job = null
-        if (error) reject(Object.assign(new Error(error.message), { code: error.code }))
+        if (cause) reject(cause)
         else resolve({ ids, worker: number })
+      } else if (cause) {
+        // One that cannot even start, for want of a model or of memory, would not start the next time either.
+        this.#fail(cause)
+        return
       }
       place.ready = true
       this.#deal()
@@ -81,32 +86,39 @@ export class Pool {
     if (job && job.tries < TRIES) this.#waiting.unshift(job)
     else job?.reject(error ?? new Error(`a worker ended ${TRIES} times at this job`))
     if (this.#closed) return
-    if (!ready && error) {
-      // One that cannot even start, for want of a model or of memory, would not start the next time either.
-      this.close()
-      for (const { reject } of this.#waiting.splice(0)) reject(error)
-      return
-    }
-    this.#workers[number] = this.#start(number)
+    if (!ready && error) this.#fail(error)
+    else this.#workers[number] = this.#start(number)
+  }
+
+  #fail(error) {
+    for (const { reject } of this.#waiting.splice(0)) reject(error)
+    this.close()
   }
 }
 
-/** A worker: one message when it is ready, then one for each job. */
+/** A worker: one message when it is ready or cannot be, then one for each job. */
 async function work({ number, path }) {
-  const devices = await listDevices()
-  const alike = devices.filter((device) => device.driver === devices[0].driver)
-  const backend = await Backend.open({ device: alike[number % alike.length].name })
-  const model = await Llama.load(backend, path, { context: 512 })
-  parentPort.on('message', async ({ prompt, maxTokens }) => {
+  const answer = async (act) => {
     try {
-      const ids = []
-      for await (const id of model.generate(prompt, { maxTokens })) ids.push(id)
-      parentPort.postMessage({ ids })
+      parentPort.postMessage({ ids: await act() })
     } catch ({ message, code }) {
       parentPort.postMessage({ error: { message, code } })
     }
+  }
+  let model
+  await answer(async () => {
+    const devices = await listDevices()
+    const alike = devices.filter((device) => device.driver === devices[0].driver)
+    const backend = await Backend.open({ device: alike[number % alike.length].name })
+    model = await Llama.load(backend, path, { context: 512 })
   })
-  parentPort.postMessage({})
+  parentPort.on('message', ({ prompt, maxTokens }) =>
+    answer(async () => {
+      const ids = []
+      for await (const id of model.generate(prompt, { maxTokens })) ids.push(id)
+      return ids
+    }),
+  )
 }
 
 if (workerData?.pool === import.meta.url) await work(workerData)
