@@ -4,8 +4,8 @@
 //!
 //! - `CANN_NODE_FAULT_INNER`: the library that is called, a file that has every name or a folder with the vendor's; the
 //!   embedded device if it is not set.
-//! - `CANN_NODE_FAULT`: what fails, as [`Fault::parse`] reads it: `name=aclrtMalloc,nth=3,code=207001,mode=once`. Nothing if it
-//!   is not set.
+//! - `CANN_NODE_FAULT`: what fails, as [`Fault::parse_all`] reads it: `name=aclrtMalloc,nth=3,code=207001,mode=once`. Nothing if
+//!   it is not set.
 //! - `CANN_NODE_FAULT_REPORT`: a file that gets `calls=<n> failed=<n>` when the process ends in order.
 //!
 //! `cann_fault_calls` and `cann_fault_failed` tell the same to a program that looks them up, and `cann_fault_arm` changes the
@@ -22,18 +22,16 @@ use acl_fault::{Fault, Mode};
 use acl_sys::*;
 
 static TABLE: LazyLock<AclApi> = LazyLock::new(|| {
-    let (inner, fault) = match (inner(), fault()) {
-        (Ok(inner), Ok(fault)) => (inner, fault),
+    let (inner, faults) = match (inner(), faults()) {
+        (Ok(inner), Ok(faults)) => (inner, faults),
         (Err(error), _) | (_, Err(error)) => {
             eprintln!("acl-fault: {error}");
             let all = Fault { mode: Mode::From, code: ACL_ERROR_INVALID_FILE, ..Fault::nth(1) };
-            (acl_host::api(), Some(all))
+            (acl_host::api(), vec![all])
         }
     };
     let api = acl_fault::install(inner);
-    if let Some(fault) = fault {
-        acl_fault::arm(fault);
-    }
+    acl_fault::arm_all(faults);
     if std::env::var_os("CANN_NODE_FAULT_REPORT").is_some() {
         // SAFETY: the function takes nothing and does not unwind; this library is never unloaded, since the loader keeps it.
         unsafe {
@@ -70,10 +68,10 @@ fn inner() -> Result<AclApi, String> {
         .map_err(|error| format!("CANN_NODE_FAULT_INNER: {error}"))
 }
 
-fn fault() -> Result<Option<Fault>, String> {
+fn faults() -> Result<Vec<Fault>, String> {
     match variable("CANN_NODE_FAULT") {
-        None => Ok(None),
-        Some(text) => Fault::parse(&text).map_err(|error| format!("CANN_NODE_FAULT: {error}")),
+        None => Ok(Vec::new()),
+        Some(text) => Fault::parse_all(&text).map_err(|error| format!("CANN_NODE_FAULT: {error}")),
     }
 }
 
@@ -89,24 +87,22 @@ pub extern "C" fn cann_fault_failed() -> u64 {
     acl_fault::failed()
 }
 
-/// Forgets the counts and arms another fault, none if the text is null. Answers -1 for a text that is no fault.
+/// Forgets the counts and arms other faults, none if the text is null. Answers -1 for a text that is no fault.
 ///
 /// # Safety
 /// `text` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cann_fault_arm(text: *const c_char) -> c_int {
     LazyLock::force(&TABLE);
-    let fault = if text.is_null() {
-        Ok(None)
+    let faults = if text.is_null() {
+        Ok(Vec::new())
     } else {
         // SAFETY: a C string by the caller's promise.
-        Fault::parse(&unsafe { CStr::from_ptr(text) }.to_string_lossy())
+        Fault::parse_all(&unsafe { CStr::from_ptr(text) }.to_string_lossy())
     };
-    let Ok(fault) = fault else { return -1 };
+    let Ok(faults) = faults else { return -1 };
     acl_fault::reset();
-    if let Some(fault) = fault {
-        acl_fault::arm(fault);
-    }
+    acl_fault::arm_all(faults);
     0
 }
 

@@ -1,6 +1,6 @@
 //! Injected failures and call logs over any ACL function table (tests only).
 //!
-//! [`install`] puts a trampoline before every function of a table. Each call is counted and logged; one that the armed
+//! [`install`] puts a trampoline before every function of a table. Each call is counted and logged; one that an armed
 //! [`Fault`] means is answered with its code (or null) instead of being made. State is process-wide, because a C function
 //! has nowhere to keep its own: a test binary has one injector, and one test at a time.
 //!
@@ -28,12 +28,17 @@ use acl_sys::AclFn;
 /// Makes calls fail from now on; replaces what was armed. Calls are counted from the last [`reset`], so `nth` may be one that
 /// is past already, which a fault of [`Mode::Once`] then never meets.
 pub fn arm(fault: Fault) {
-    state::with(|state| state.fault = Some(fault));
+    arm_all(vec![fault]);
+}
+
+/// As [`arm`], for several at once; a call that more than one means is failed by the first.
+pub fn arm_all(faults: Vec<Fault>) {
+    state::with(|state| state.faults = faults);
 }
 
 /// Lets every call through again. Counts and log stay.
 pub fn disarm() {
-    state::with(|state| state.fault = None);
+    state::with(|state| state.faults.clear());
 }
 
 /// Disarms, and forgets counts and log.

@@ -1,4 +1,5 @@
-//! A fault as text, for programs that are told by an environment variable: `name=aclrtMalloc,nth=3,code=207001,mode=once`.
+//! Faults as text, for programs that are told by an environment variable: `name=aclrtMalloc,nth=3,code=207001,mode=once`, or
+//! several of them with `;` between.
 
 use acl_sys::AclFn;
 
@@ -16,8 +17,13 @@ impl std::fmt::Display for SpecError {
 impl std::error::Error for SpecError {}
 
 impl Fault {
-    /// Parts in any order, all optional: `name` (any function), `nth` (1), `code` (107000), `mode` (`once`, `from` or `never`)
-    /// and `release` (`inner` or `skip`). `Ok(None)` is `mode=never`: calls are counted only.
+    /// The faults between `;`, each as [`Fault::parse`] reads it, without those that are never.
+    pub fn parse_all(text: &str) -> Result<Vec<Fault>, SpecError> {
+        text.split(';').filter_map(|one| Fault::parse(one).transpose()).collect()
+    }
+
+    /// Parts in any order, all optional: `name` (any function), `nth` (1), `code` (107000), `mode` (`once`, `from`, `every` or
+    /// `never`) and `release` (`inner` or `skip`). `Ok(None)` is `mode=never`: calls are counted only.
     pub fn parse(text: &str) -> Result<Option<Fault>, SpecError> {
         let mut fault = Fault::nth(1);
         let mut never = false;
@@ -34,8 +40,9 @@ impl Fault {
                 ("code", n) => fault.code = n.parse().ok().filter(|n| *n != 0).ok_or_else(|| wrong("an error code"))?,
                 ("mode", "once") => fault.mode = Mode::Once,
                 ("mode", "from") => fault.mode = Mode::From,
+                ("mode", "every") => fault.mode = Mode::Every,
                 ("mode", "never") => never = true,
-                ("mode", _) => return Err(wrong("once, from or never")),
+                ("mode", _) => return Err(wrong("once, from, every or never")),
                 ("release", "inner") => fault.release_inner = true,
                 ("release", "skip") => fault.release_inner = false,
                 ("release", _) => return Err(wrong("inner or skip")),
@@ -58,6 +65,9 @@ mod tests {
         assert_eq!(Fault::parse("").unwrap(), Some(Fault::nth(1)));
         assert_eq!(Fault::parse("name=*,mode=never").unwrap(), None);
         assert!(!Fault::parse("release=skip").unwrap().unwrap().release_inner);
+        let several = Fault::parse_all("nth=7,mode=every;mode=never;code=207001").unwrap();
+        assert_eq!(several, [Fault { mode: Mode::Every, ..Fault::nth(7) }, Fault { code: 207001, ..Fault::nth(1) }]);
+        assert_eq!(Fault::parse_all("mode=never").unwrap(), []);
     }
 
     #[test]
@@ -65,6 +75,7 @@ mod tests {
         for text in ["name=aclrtMaloc", "nth=0", "nth=x", "code=0", "mode=twice", "release=maybe", "nth", "every=2"] {
             let error = Fault::parse(text).unwrap_err();
             assert!(error.to_string().contains(text), "{error}");
+            assert_eq!(Fault::parse_all(&format!("nth=2;{text}")), Err(error));
         }
     }
 }

@@ -13,7 +13,7 @@ pub const LOG_CAPACITY: usize = 4096;
 pub struct Fault {
     /// Only calls of this function count; any if `None`.
     pub function: Option<AclFn>,
-    /// The call that fails, from 1.
+    /// The call that fails, from 1; of [`Mode::Every`] the distance between two that fail.
     pub nth: u64,
     pub mode: Mode,
     /// What it answers; functions that return pointers return null.
@@ -33,6 +33,7 @@ impl Fault {
             && match self.mode {
                 Mode::Once => count == self.nth,
                 Mode::From => count >= self.nth,
+                Mode::Every => count.is_multiple_of(self.nth),
             }
     }
 }
@@ -43,6 +44,8 @@ pub enum Mode {
     Once,
     /// The call that is meant, and all after it.
     From,
+    /// The call that is meant, and from there on each that is as far from the one before.
+    Every,
 }
 
 /// What a call answered.
@@ -65,7 +68,7 @@ pub struct Record {
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub fault: Option<Fault>,
+    pub faults: Vec<Fault>,
     pub calls: u64,
     pub by_function: Vec<u64>,
     pub failed: u64,
@@ -80,7 +83,7 @@ impl State {
         *self = State { repeatable, ..State::default() };
     }
 
-    /// Counts a call; the fault it meets, if any.
+    /// Counts a call; the first fault it meets, if any.
     pub fn begin(&mut self, function: AclFn) -> (u64, Option<Fault>) {
         self.calls += 1;
         if self.by_function.is_empty() {
@@ -90,7 +93,7 @@ impl State {
         *own += 1;
         let own = *own;
         let count = |fault: &Fault| if fault.function.is_some() { own } else { self.calls };
-        let met = self.fault.filter(|fault| fault.meets(function, count(fault)));
+        let met = self.faults.iter().copied().find(|fault| fault.meets(function, count(fault)));
         self.failed += u64::from(met.is_some());
         (self.calls, met)
     }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use acl_fault::{Fault, Mode, Outcome, arm, calls, calls_of, disarm, failed, install, log, reset};
+use acl_fault::{Fault, Mode, Outcome, arm, arm_all, calls, calls_of, disarm, failed, install, log, reset};
 use acl_sys::*;
 
 static SYNCS: AtomicU64 = AtomicU64::new(0);
@@ -75,8 +75,17 @@ fn calls_are_counted_failed_and_logged() {
     assert_eq!((calls(), calls_of(AclFn::aclrtFree), FREES.load(Ordering::Relaxed)), (4, 3, 3));
     disarm();
     assert_eq!(free(), 0);
+
+    // Again and again, each function by its own count; where two meet the first answers.
+    reset();
+    let every = |nth, code, function| Fault { nth, code, function, mode: Mode::Every, ..Fault::nth(1) };
+    arm_all(vec![every(4, 507015, None), every(2, 207001, Some(AclFn::aclrtFree))]);
+    assert_eq!([free(), free(), free(), free(), free(), free()], [0, 207001, 0, 507015, 0, 207001]);
+    assert_eq!([sync(), sync()], [0, 507015]);
+    assert_eq!((calls(), failed(), FREES.load(Ordering::Relaxed)), (8, 4, 10));
+    reset();
     arm(Fault { release_inner: false, mode: Mode::From, ..Fault::nth(1) });
-    assert_eq!((free(), FREES.load(Ordering::Relaxed)), (107000, 4));
+    assert_eq!((free(), FREES.load(Ordering::Relaxed)), (107000, 10));
 
     // Pointers are null.
     // SAFETY: as above.

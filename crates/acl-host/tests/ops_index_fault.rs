@@ -76,6 +76,21 @@ fn events_queries_and_the_device_tell_as_well() {
         assert_eq!((d.api.aclrtSynchronizeEvent)(event), ACL_SUCCESS);
         assert_eq!(d.sync(), Ok(()));
 
+        // An event tells of what was launched before it, however late it is asked.
+        let mut later = std::ptr::null_mut();
+        assert_eq!((d.api.aclrtCreateEvent)(&mut later), ACL_SUCCESS);
+        assert_eq!((d.api.aclrtRecordEvent)(event, d.stream), ACL_SUCCESS);
+        launch(2);
+        assert_eq!((d.api.aclrtRecordEvent)(later, d.stream), ACL_SUCCESS);
+        launch(1);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!((d.api.aclrtSynchronizeEvent)(event), ACL_SUCCESS);
+        assert_eq!((d.api.aclrtSynchronizeEvent)(later), ACL_ERROR_RT_PARAM_INVALID);
+        assert!(d.message().contains("1 launches more"), "{}", d.message());
+        assert_eq!((d.api.aclrtSynchronizeEvent)(later), ACL_SUCCESS);
+        assert_eq!(d.sync(), Err(ACL_ERROR_RT_PARAM_INVALID));
+        assert_eq!((d.api.aclrtDestroyEvent)(later), ACL_SUCCESS);
+
         launch(1);
         let mut status = -1;
         let told = loop {

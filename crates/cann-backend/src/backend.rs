@@ -3,7 +3,7 @@
 //! Every function returns at once. What it asks for becomes a task, and `done` is called when the task is past.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use gguf::GgmlType;
@@ -282,7 +282,7 @@ impl Backend {
     fn copy_between(&self, source: &Arc<Shared>, ends: Ends, done: Done<()>) {
         let same_driver = Arc::ptr_eq(&source.slot.target.api, &self.0.shared.slot.target.api);
         let same_device = same_driver && source.slot.target.id == self.0.shared.slot.target.id;
-        let (ours, theirs) = Link::pair();
+        let (ours, theirs) = Link::pair(source, &self.0.shared);
         let (ends, peer) = (Arc::new(ends), source.slot.target.id);
         let (from, to) = (ends.clone(), ends);
         let our_device = self.0.shared.slot.target.id;
@@ -365,7 +365,7 @@ impl Backend {
         self.submit_or(done, move |worker, done| {
             let waited = if same_device {
                 // The record must be in its stream first, or there is nothing to wait for.
-                inner.block_until(|state| state.enqueued >= number).and_then(|()| inner.raw()).and_then(|raw| {
+                inner.block_until(worker, |state| state.enqueued >= number).and_then(|()| inner.raw()).and_then(|raw| {
                     worker.stream.wait(&raw)?;
                     // Who is past the wait knows that the mark is past, perhaps before its own backend looks.
                     let waited_for = inner.clone();
@@ -378,7 +378,7 @@ impl Backend {
                 })
             } else {
                 // Streams of two devices cannot wait for each other reliably: the worker does.
-                inner.block_until(|state| state.past >= number)
+                inner.block_until(worker, |state| state.past >= number)
             };
             done(waited);
         });
@@ -440,14 +440,17 @@ fn open_here(registry: &Registry, options: &OpenOptions) -> Result<(Backend, Wor
     let (slot, index) = registry.slot(options.device.as_ref())?;
     let _span = tracing::info_span!("backend.open", device = slot.target.name).entered();
     slot.revive()?;
-    let info = slot.info(index)?;
+    let shared = Shared::new(slot);
+    // A sticky fault on the way has the next one reset the device.
+    let info = shared.slot.info(index).map_err(|e| shared.translate(e))?;
     let async_mode = options.async_mode.or_else(|| env_switch("GGML_CANN_ASYNC_MODE")).unwrap_or(true);
     let gauges = Arc::<Gauges>::default();
-    let worker = Worker::start(Shared::new(slot), &info, options.pool, async_mode, gauges.clone())?;
+    let started = Worker::start(shared.clone(), &info, options.pool, async_mode, gauges.clone());
+    let worker = started.map_err(|e| shared.translate(e))?;
     let mode = if async_mode { "ON" } else { "OFF" };
     tracing::info!("device {} async operator submission is {mode}", worker.device);
     let backend = Backend(Arc::new(Inner {
-        shared: worker.shared.clone(),
+        shared,
         info,
         caps: worker.caps.clone(),
         pool_kind: worker.pool_kind(),
@@ -507,30 +510,43 @@ enum Message {
 struct Link {
     to: SyncSender<Message>,
     from: Receiver<Message>,
+    /// Whose the other side is.
+    other: Arc<Shared>,
 }
 
 impl Link {
-    fn pair() -> (Link, Link) {
+    /// The side of `to`, and that of `from`.
+    fn pair(from: &Arc<Shared>, to: &Arc<Shared>) -> (Link, Link) {
         // Room for all that one side ever sends ahead.
         let ((a_to, b_from), (b_to, a_from)) = (sync_channel(4), sync_channel(4));
-        (Link { to: a_to, from: a_from }, Link { to: b_to, from: b_from })
+        (Link { to: a_to, from: a_from, other: from.clone() }, Link { to: b_to, from: b_from, other: to.clone() })
     }
 
     fn send(&self, message: Message) -> Result<()> {
-        self.to.send(message).map_err(|_| gone())
+        self.to.send(message).map_err(|_| self.gone())
     }
 
-    fn receive(&self) -> Result<Message> {
-        match self.from.recv() {
-            Ok(Message::Failed(error)) => Err(error),
-            Ok(message) => Ok(message),
-            Err(_) => Err(gone()),
+    /// Waits for the other side if it must, with nothing of this worker's left unsettled: that may be what the other side, or
+    /// one that it waits for, is waiting for.
+    fn receive(&self, worker: &mut Worker) -> Result<Message> {
+        let message = match self.from.try_recv() {
+            Err(TryRecvError::Empty) => {
+                // An error is told to whoever waits for what was in flight.
+                let _ = worker.drain();
+                self.from.recv().ok()
+            }
+            other => other.ok(),
+        };
+        match message {
+            Some(Message::Failed(error)) => Err(error),
+            Some(message) => Ok(message),
+            None => Err(self.gone()),
         }
     }
-}
 
-fn gone() -> Error {
-    Error::Disposed { what: "the other backend of the copy" }
+    fn gone(&self) -> Error {
+        self.other.loss().unwrap_or(Error::Disposed { what: "the other backend of the copy" })
+    }
 }
 
 /// Same device, source: says where it is, and goes on when the copy is past.
@@ -539,7 +555,7 @@ fn give_event(worker: &mut Worker, link: &Link) -> Result<()> {
     worker.stream.record(&event)?;
     link.send(Message::Event(event.clone()))?;
     worker.settle_after(event, |_| ());
-    if let Message::Event(copied) = link.receive()? {
+    if let Message::Event(copied) = link.receive(worker)? {
         worker.stream.wait(&copied)?;
         worker.settle_after(copied, |_| ());
     }
@@ -548,7 +564,7 @@ fn give_event(worker: &mut Worker, link: &Link) -> Result<()> {
 
 /// Same device, destination: copies on its own stream between the two events.
 fn take_event(worker: &mut Worker, ends: &Ends, link: &Link) -> Result<()> {
-    if let Message::Event(ready) = link.receive()? {
+    if let Message::Event(ready) = link.receive(worker)? {
         worker.stream.wait(&ready)?;
         worker.settle_after(ready, |_| ());
     }
@@ -567,7 +583,7 @@ fn give_peer(worker: &mut Worker, peer: i32, ends: &Ends, link: &Link) -> Result
         // Events do not reach across devices: the data is ready when the host says so.
         worker.drain()?;
         link.send(Message::Ready)?;
-        if matches!(link.receive()?, Message::Ready) {
+        if matches!(link.receive(worker)?, Message::Ready) {
             // The copy is done, or it failed and the other side says so.
             return Ok(());
         }
@@ -578,7 +594,7 @@ fn give_peer(worker: &mut Worker, peer: i32, ends: &Ends, link: &Link) -> Result
 /// Other device of the same driver, destination.
 fn take_peer(worker: &mut Worker, peer: i32, ends: &Ends, link: &Link) -> Result<()> {
     let reached = worker.reaches(peer);
-    match link.receive()? {
+    match link.receive(worker)? {
         Message::Ready if reached => {
             let copied = worker.stream.copy_device(ends.dst, ends.src, ends.bytes).and_then(|()| worker.drain());
             link.send(Message::Ready)?;
@@ -608,7 +624,7 @@ fn give_bytes(worker: &mut Worker, ends: &Ends, link: &Link) -> Result<()> {
                 out += 1;
                 worker.pinned(ends.bytes.min(STAGE_BYTES))?
             }
-            None => match link.receive()? {
+            None => match link.receive(worker)? {
                 Message::Bytes(stage, _) => stage,
                 _ => return Err(Error::Internal("a staged copy lost step".into())),
             },
@@ -633,13 +649,13 @@ fn take_bytes_from(worker: &mut Worker, ends: &Ends, link: &Link, mut first: Opt
     while at < ends.bytes {
         let message = match first.take() {
             Some(message) => message,
-            None => link.receive()?,
+            None => link.receive(worker)?,
         };
         let Message::Bytes(stage, n) = message else {
             return Err(Error::Internal("a staged copy lost step".into()));
         };
         let copied = worker.h2d(ends.dst + at, &stage.as_slice()[..n]);
-        worker.stream.synchronize()?;
+        worker.drain()?;
         copied?;
         at += n as u64;
         // The source may be done and gone; then the memory is freed here.
@@ -749,7 +765,12 @@ impl EventInner {
         Ok(state.requested)
     }
 
-    fn block_until(&self, reached: impl Fn(&EventState) -> bool) -> Result<()> {
+    /// As [`Link::receive`]: what this worker has in flight is settled before it waits.
+    fn block_until(&self, worker: &mut Worker, reached: impl Fn(&EventState) -> bool) -> Result<()> {
+        let settled = reached(&lock(&self.state));
+        if !settled {
+            let _ = worker.drain();
+        }
         let mut state = lock(&self.state);
         while !reached(&state) {
             state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use acl_sys::{AclApi, AclFn};
 
 pub use crate::acl::driver::Versions;
-use crate::acl::driver::{self, Binding, Target, aside};
+use crate::acl::driver::{self, Binding, Epoch, Target, aside};
 use crate::error::{Error, Result};
 use crate::pool::env_switch;
 
@@ -197,6 +197,7 @@ impl DriverState {
                 granularity: OnceLock::new(),
                 budget: OnceLock::new(),
                 lost: AtomicBool::new(false),
+                cause: Mutex::default(),
                 revival: Mutex::default(),
             }));
         }
@@ -215,6 +216,8 @@ pub(crate) struct DeviceSlot {
     /// Free bytes at the first probe: what the vmm pool may grow to.
     budget: OnceLock<u64>,
     lost: AtomicBool,
+    /// Why it is lost or, after a reset, was.
+    cause: Mutex<String>,
     revival: Mutex<()>,
 }
 
@@ -255,8 +258,20 @@ impl DeviceSlot {
         self.budget.get().copied().unwrap_or(0)
     }
 
-    pub fn set_lost(&self) {
-        self.lost.store(true, Ordering::Release);
+    /// Tells every backend of the device. What met its fault in an epoch that is over says nothing about the device as it is.
+    pub fn set_lost(&self, epoch: &Epoch, cause: &str) {
+        if let Some(_epoch) = epoch.hold()
+            && !self.lost.load(Ordering::Acquire)
+        {
+            cause.clone_into(&mut self.cause.lock().unwrap_or_else(|e| e.into_inner()));
+            self.lost.store(true, Ordering::Release);
+        }
+    }
+
+    /// Why what was made in `epoch` is of no use any more, if that is so.
+    pub fn fault(&self, epoch: &Epoch) -> Option<String> {
+        let gone = self.lost.load(Ordering::Acquire) || epoch.is_over();
+        gone.then(|| self.cause.lock().unwrap_or_else(|e| e.into_inner()).clone())
     }
 
     /// Resets the device if it is lost. Whoever comes second finds it revived.

@@ -127,10 +127,19 @@ impl Shared {
 
     /// Why no work is taken, if none is.
     pub fn refusal(&self) -> Option<Error> {
-        if let Some(cause) = self.lost.get() {
-            return Some(Error::DeviceLost { device: self.name().to_owned(), cause: cause.clone() });
+        self.loss().or_else(|| self.is_closed().then_some(Error::Disposed { what: "the backend" }))
+    }
+
+    /// That the device is lost: by a fault of this backend, or of another one of the same device, whose reset takes all.
+    pub fn loss(&self) -> Option<Error> {
+        if self.lost.get().is_none()
+            && let Some(cause) = self.slot.fault(&self.home.target().epoch)
+            && self.lock().phase != Phase::Closed
+        {
+            let _ = self.lost.set(cause);
         }
-        self.is_closed().then_some(Error::Disposed { what: "the backend" })
+        let cause = self.lost.get()?.clone();
+        Some(Error::DeviceLost { device: self.name().to_owned(), cause })
     }
 
     pub fn submit(&self, task: impl FnOnce(&mut Worker) + Send + 'static) -> Result<()> {
@@ -220,10 +229,7 @@ impl Shared {
     fn lose(&self, cause: &Error) {
         if self.lost.set(cause.to_string()).is_ok() {
             tracing::error!(device = self.name(), "the device is lost: {cause}");
-            // A backend of before the reset says nothing about the device as it is now.
-            if !self.home.target().epoch.is_over() {
-                self.slot.set_lost();
-            }
+            self.slot.set_lost(&self.home.target().epoch, &cause.to_string());
         }
         let waiting = std::mem::take(&mut self.lock().tasks);
         drop(waiting);
@@ -232,13 +238,13 @@ impl Shared {
     /// What a promise is told for an error of its task. What goes to another backend is translated first: there the code would
     /// speak of the other's device.
     pub fn translate(&self, error: Error) -> Error {
-        if !error.is_sticky() {
-            return error;
+        match error {
+            Error::Acl { .. } if error.is_sticky() => self.lose(&error),
+            // Calls that a reset came between fail with codes of any kind.
+            Error::Acl { .. } | Error::OutOfMemory { .. } | Error::DeviceLost { .. } => (),
+            _ => return error,
         }
-        if !matches!(error, Error::DeviceLost { .. }) {
-            self.lose(&error);
-        }
-        self.refusal().unwrap_or(error)
+        self.loss().unwrap_or(error)
     }
 
     fn pop(&self) -> Option<Task> {
@@ -443,27 +449,26 @@ impl Worker {
         self.settle_after(keep, move |settled| done(result.and(settled)));
     }
 
-    /// Waits for everything that is enqueued, and settles it.
+    /// Waits for everything that is enqueued, and settles it. The error is of what nobody waits for: a flight's own is told to
+    /// the flight.
     pub fn drain(&mut self) -> Result<()> {
+        self.settle();
         if let Some(error) = self.lost() {
-            self.abandon(&error);
             return Err(error);
         }
         let result = self.stream.synchronize().map_err(|e| self.shared.translate(e));
-        match &result {
-            Err(error) if error.is_sticky() => self.abandon(error),
-            _ => {
-                if result.is_err() {
-                    self.quiesce();
-                }
-                let number = self.position.record();
-                while let Some(flight) = self.flights.pop_front() {
-                    self.finish(flight, result.clone());
-                }
-                self.position.passed(number);
-            }
+        if result.as_ref().is_err_and(|error| !error.is_sticky()) {
+            self.quiesce();
         }
+        self.position.passed(self.position.record());
         result
+    }
+
+    /// Waits for what is in flight and settles it, so that its errors are told to nobody else. Before every wait for the stream.
+    pub fn settle(&mut self) {
+        while !self.flights.is_empty() {
+            self.settle_oldest();
+        }
     }
 
     /// The scratch arena of this backend's plans, at least `bytes` long. Who uses it keeps the `Arc`.
@@ -544,7 +549,7 @@ impl Worker {
 
     /// Why the device is lost, if it is.
     pub fn lost(&self) -> Option<Error> {
-        self.shared.refusal().filter(Error::is_sticky)
+        self.shared.loss()
     }
 
     /// Tries again after giving back what is idle, when memory runs out.
@@ -578,8 +583,24 @@ impl Worker {
         if let Some(error) = self.lost() {
             return self.abandon(&error);
         }
-        let result = flight.event.synchronize().map_err(|e| self.shared.translate(e));
-        match result {
+        let result = flight.event.synchronize();
+        self.settle_front(result);
+    }
+
+    /// Settles flights that are past already, without waiting.
+    fn settle_past(&mut self) {
+        while let Some(flight) = self.flights.front() {
+            match flight.event.is_past() {
+                Ok(false) => break,
+                Ok(true) => self.settle_oldest(),
+                // A library may tell what went wrong before the mark to the first who asks, and to nobody after.
+                Err(error) => self.settle_front(Err(error)),
+            }
+        }
+    }
+
+    fn settle_front(&mut self, result: Result<()>) {
+        match result.map_err(|e| self.shared.translate(e)) {
             Err(error) if error.is_sticky() => self.abandon(&error),
             result => {
                 if result.is_err() {
@@ -589,16 +610,6 @@ impl Worker {
                     self.finish(flight, result);
                 }
             }
-        }
-    }
-
-    /// Settles flights that are past already, without waiting.
-    fn settle_past(&mut self) {
-        while let Some(flight) = self.flights.front() {
-            if !matches!(flight.event.is_past(), Ok(true)) {
-                break;
-            }
-            self.settle_oldest();
         }
     }
 
@@ -628,6 +639,10 @@ impl Worker {
 
     fn run_task(&mut self, task: Task) {
         self.guarded(|worker| {
+            if let Some(error) = worker.lost() {
+                // The task goes without having run, and tells who waits for it.
+                return worker.abandon(&error);
+            }
             let _span =
                 tracing::debug_span!("queue.task", id = worker.shared.counters.completed.load(Ordering::Relaxed))
                     .entered();
@@ -668,7 +683,7 @@ impl Worker {
             tracing::debug!(device = shared.name(), left, "freed what users still hold");
         }
         // A lost device was told to its waiters already; closing it is fine.
-        let result = if shared.lost.get().is_some() { Ok(()) } else { result };
+        let result = if shared.loss().is_some() { Ok(()) } else { result };
         drop(lease);
         shared.finish(result);
     }

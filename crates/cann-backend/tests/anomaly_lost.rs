@@ -145,7 +145,25 @@ fn a_lost_device_takes_nobody_with_it() {
         wait(|done| sick_third.close(done)).expect("a lost backend closes");
         drop((sick, sick_too, sick_third, event, plan));
         assert_eq!(content(&y).expect("the other device goes on"), [4; 256]);
-        lost += 4;
+
+        // Another backend of the same device is told as well, before the reset and after it.
+        let (sick, idle, busy) = (open(&registry, 0), open(&registry, 0), open(&registry, 0));
+        let (x, theirs, held) = (tensor(&sick, 6), tensor(&idle, 7), tensor(&busy, 8));
+        fail(AclFn::aclrtMemsetAsync, code);
+        assert_lost(wait(|done| x.fill(2, done)), "HOST0", code);
+        assert_lost(content(&held), "HOST0", code);
+        let well = open(&registry, 0);
+        assert_lost(wait(|done| theirs.fill(2, done)), "HOST0", code);
+        assert_lost(wait(|done| idle.synchronize(done)), "HOST0", code);
+        let z = tensor(&well, 5);
+        for backend in [&sick, &idle, &busy] {
+            wait(|done| backend.close(done)).expect("a lost backend closes");
+        }
+        drop((sick, idle, busy, x, theirs, held));
+        assert_eq!(content(&z).expect("what was opened after the reset goes on"), [5; 256]);
+        wait(|done| well.close(done)).expect("closed");
+        assert!(matches!(content(&z), Err(Error::Disposed { .. })), "closed and not lost");
+        lost += 7;
 
         // After all that it works.
         let well = open(&registry, 0);

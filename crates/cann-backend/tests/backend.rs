@@ -349,6 +349,33 @@ fn events_are_items_of_the_queue() {
     assert!(is_disposed(wait(|done| a.record(&event, done))) && is_disposed(wait(|done| b.wait(&event, done))));
 }
 
+/// A worker that waits for another one has settled what the other may be waiting for.
+#[test]
+fn devices_that_wait_for_each_other_go_on() {
+    let registry = registry();
+    let (a, b) = (open_with(&registry, 0, PoolChoice::Auto), open_with(&registry, 1, PoolChoice::Auto));
+    let (x, y) = (tensor(&a, GgmlType::I8, &[8 << 20]), tensor(&b, GgmlType::I8, &[8 << 20]));
+    let event = |backend: &Backend| wait(|done| backend.create_event(done)).unwrap();
+    for byte in 0..4 {
+        let (ours, theirs) = (event(&a), event(&b));
+        let mut all = Vec::new();
+        // So that the records are not past at once.
+        for _ in 0..10 {
+            all.push(later(|done| x.fill(byte, done)));
+            all.push(later(|done| y.fill(byte, done)));
+        }
+        all.push(later(|done| a.record(&ours, done)));
+        all.push(later(|done| b.record(&theirs, done)));
+        if byte % 2 == 0 {
+            all.push(later(|done| a.wait(&theirs, done)));
+        }
+        all.push(later(|done| b.wait(&ours, done)));
+        all.push(later(|done| a.copy(&y, &x, done)));
+        all.into_iter().for_each(|answer| answer.get().unwrap());
+    }
+    assert_eq!(read(&x, 0, 4), [3; 4]);
+}
+
 #[test]
 fn a_wait_for_a_closed_backend_ends() {
     let (a, b) = (open(0), open(0));

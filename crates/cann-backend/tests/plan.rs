@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use cann_backend::Error;
 use cann_backend::graph::{Graph, Params, ResultSpec};
 use cann_backend::plan::{Plan, PrepareOptions};
-use common::{open, tensor, wait};
+use common::{later, open, tensor, wait};
 use gguf::GgmlType;
 use tokio_util::sync::CancellationToken;
 
@@ -96,6 +96,52 @@ fn a_cancelled_run_never_starts() {
     run.cancel(token.clone());
     token.cancel();
     assert!(matches!(wait(|done| run.submit(done)).err().unwrap(), Error::Cancelled));
+}
+
+/// The device finds an index wrong that nobody could check before. That run is refused, and no other: not the ones in flight
+/// before it, nor the ones behind it, however they wait.
+#[test]
+fn a_run_that_fails_on_the_device_is_told_and_no_other() {
+    let backend = open(0);
+    let mut graph = Graph::new();
+    let table = graph.input("table", GgmlType::F32, &[2, 4]).unwrap();
+    let ids = graph.input("ids", GgmlType::I32, &[2]).unwrap();
+    let copied = op(&mut graph, "CONT", &[ids]);
+    let rows = op(&mut graph, "GET_ROWS", &[table, copied]);
+    graph.output("y", rows).unwrap();
+    // Long enough for a run that may be cancelled to look whether it is.
+    let mut long = Graph::new();
+    let mut x = long.input("x", GgmlType::F32, &[4]).unwrap();
+    for _ in 0..200 {
+        x = op(&mut long, "NEG", &[x]);
+    }
+    long.output("y", x).unwrap();
+    let plan = wait(|done| backend.prepare(graph, Default::default(), done)).unwrap();
+    let long = wait(|done| backend.prepare(long, Default::default(), done)).unwrap();
+    let busy = tensor(&backend, GgmlType::I8, &[1 << 20]);
+    for round in 0..60 {
+        let before: Vec<_> = (0..4).map(|i| later(|done| busy.fill(i, done))).collect();
+        let mut bad = plan.start().unwrap();
+        bad.input("table", &[0; 32]).unwrap();
+        bad.input("ids", &[1, 0, 0, 0, 9, 0, 0, 0]).unwrap();
+        let bad = later(|done| bad.submit(done));
+        let mut good = long.start().unwrap();
+        good.input("x", &le(&[1.0; 4])).unwrap();
+        match round % 3 {
+            0 => good.cancel(CancellationToken::new()),
+            1 => good.trace(true),
+            _ => (),
+        }
+        let good = later(|done| good.submit(done));
+        let synced = later(|done| backend.synchronize(done));
+        before.into_iter().for_each(|fill| fill.get().unwrap());
+        match bad.get() {
+            Err(Error::Acl { detail, .. }) => assert!(detail.contains("index 9 at place 1"), "{detail}"),
+            other => panic!("{:?}", other.map(|_| "a result")),
+        }
+        assert_eq!(floats(good.get().unwrap().output("y").unwrap()), [1.0; 4], "round {round}");
+        synced.get().unwrap();
+    }
 }
 
 #[test]

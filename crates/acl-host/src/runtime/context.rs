@@ -238,7 +238,7 @@ impl Device {
         memory::sweep();
         self.check_fault()?;
         // Each stream tells once, so all are asked.
-        let told: Vec<_> = streams.iter().map(|stream| stream.tell_trouble()).collect();
+        let told: Vec<_> = streams.iter().map(|stream| stream.tell_trouble(u64::MAX)).collect();
         told.into_iter().collect()
     }
 

@@ -5,7 +5,7 @@
 //! event and its stream are of one device.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -36,6 +36,8 @@ enum Latest {
 pub(crate) struct Ticket {
     stream: usize,
     complete: AtomicBool,
+    /// What launches before the record found wrong, as a number of its stream.
+    troubles: AtomicU64,
     time: Mutex<Option<Instant>>,
     done: Condvar,
     /// In checked mode: what is past when the record is.
@@ -53,6 +55,7 @@ impl Ticket {
         Arc::new(Ticket {
             stream,
             complete: AtomicBool::new(false),
+            troubles: AtomicU64::new(0),
             time: Mutex::new(None),
             done: Condvar::new(),
             clock: OnceLock::new(),
@@ -63,8 +66,9 @@ impl Ticket {
         self.clock.get()
     }
 
-    pub(crate) fn complete(&self) {
+    pub(crate) fn complete(&self, troubles: u64) {
         let mut time = lock(&self.time);
+        self.troubles.store(troubles, Ordering::Relaxed);
         *time = Some(Instant::now());
         self.complete.store(true, Ordering::Release);
         drop(time);
@@ -118,7 +122,7 @@ impl Event {
         self.device.check_fault()?;
         let Some(ticket) = ticket else { return Ok(()) };
         checked::host_joins(ticket.clock());
-        stream::tell_trouble(ticket.stream)
+        stream::tell_trouble(ticket.stream, ticket.troubles.load(Ordering::Relaxed))
     }
 
     fn check_not_captured(&self) -> Result<(), aclError> {

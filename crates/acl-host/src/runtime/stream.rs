@@ -3,7 +3,8 @@
 //! A submission is one short lock and no allocation once the queue has grown; the stream's thread takes all that waits in one
 //! exchange, and looks for more for a moment before it sleeps. Work that panics loses the device (see
 //! [`Device::set_fault`]); what is queued behind it is dropped, except that events still complete, so nobody waits for ever.
-//! An operator whose data are wrong fails alone: the stream's next synchronisation tells, and work goes on.
+//! An operator whose data are wrong fails alone: the stream's next synchronisation tells, or that of the next event behind it,
+//! and work goes on.
 //! Absent: priorities and limits on the queue's length.
 
 use std::collections::VecDeque;
@@ -33,19 +34,22 @@ pub(crate) trait Launch: Send + Sync {
 /// Why a launch failed.
 #[derive(Debug)]
 pub(crate) enum LaunchError {
-    /// What it read makes no sense to it. The stream tells once, when it is waited for or asked next.
+    /// What it read makes no sense to it. Told once: to who waits for the stream next, or for an event recorded behind it.
     Argument(String),
     /// The device is lost.
     Fault(aclError),
 }
 
-/// What launches of a stream found wrong since the host was told last.
+/// What launches of a stream found wrong, numbered from 1.
 #[derive(Default)]
 struct Trouble {
-    /// Empty: nothing.
-    first: String,
-    more: usize,
+    found: u64,
+    told: u64,
+    /// Of what was not told yet, with its number; not of all when it is much.
+    texts: VecDeque<(u64, String)>,
 }
+
+const TROUBLE_TEXTS: usize = 64;
 
 /// An address in device memory that travels to the stream's thread.
 #[derive(Clone, Copy)]
@@ -216,12 +220,12 @@ pub(crate) fn synchronize(stream: aclrtStream) -> Result<(), aclError> {
     stream.drain();
     memory::sweep();
     stream.device.check_fault()?;
-    stream.tell_trouble()
+    stream.tell_trouble(u64::MAX)
 }
 
-/// What launches of a stream found wrong, if it still exists: told once.
-pub(super) fn tell_trouble(stream: usize) -> Result<(), aclError> {
-    STREAMS.find(handle_pointer(stream)).map_or(Ok(()), |stream| stream.tell_trouble())
+/// What launches of a stream found wrong up to a number of [`Stream::troubles`], if it still exists: told once.
+pub(super) fn tell_trouble(stream: usize, up_to: u64) -> Result<(), aclError> {
+    STREAMS.find(handle_pointer(stream)).map_or(Ok(()), |stream| stream.tell_trouble(up_to))
 }
 
 pub(crate) fn is_idle(stream: aclrtStream) -> Result<bool, aclError> {
@@ -232,7 +236,7 @@ pub(crate) fn is_idle(stream: aclrtStream) -> Result<bool, aclError> {
         return Ok(false);
     }
     checked::host_joins(past.as_ref());
-    stream.tell_trouble().map(|()| true)
+    stream.tell_trouble(u64::MAX).map(|()| true)
 }
 
 /// How far each busy stream must come to be past all that is submitted now.
@@ -289,32 +293,40 @@ impl Stream {
         checked::host_joins(past.as_ref());
     }
 
-    /// What launches found wrong since this was asked last.
-    pub(super) fn tell_trouble(&self) -> Result<(), aclError> {
+    /// What launches found wrong, up to that number, and nobody was told yet.
+    pub(super) fn tell_trouble(&self, up_to: u64) -> Result<(), aclError> {
         if !self.troubled.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let Trouble { first, more } = {
-            let mut trouble = lock(&self.trouble);
-            self.troubled.store(false, Ordering::SeqCst);
-            std::mem::take(&mut *trouble)
-        };
-        // Another thread may have been told meanwhile.
-        if first.is_empty() {
+        let mut trouble = lock(&self.trouble);
+        let up_to = up_to.min(trouble.found);
+        if up_to <= trouble.told {
             return Ok(());
         }
-        let others = if more > 0 { format!(", and {more} launches more failed") } else { String::new() };
+        let count = up_to - std::mem::replace(&mut trouble.told, up_to);
+        let told = trouble.texts.partition_point(|(number, _)| *number <= up_to);
+        let first = trouble.texts.drain(..told).next();
+        self.troubled.store(trouble.told < trouble.found, Ordering::SeqCst);
+        drop(trouble);
+        let first = first.map_or_else(|| "a launch failed".to_owned(), |(_, text)| text);
+        let others = if count > 1 { format!(", and {} launches more failed", count - 1) } else { String::new() };
         Err(fail(ACL_ERROR_RT_PARAM_INVALID, first + &others))
     }
 
     fn set_trouble(&self, text: String) {
         let mut trouble = lock(&self.trouble);
-        if trouble.first.is_empty() {
-            trouble.first = text;
-        } else {
-            trouble.more += 1;
+        trouble.found += 1;
+        if trouble.texts.len() < TROUBLE_TEXTS {
+            let number = trouble.found;
+            trouble.texts.push_back((number, text));
         }
         self.troubled.store(true, Ordering::SeqCst);
+    }
+
+    /// How often a launch found something wrong so far. On the stream's thread.
+    fn troubles(&self) -> u64 {
+        // As a rule nothing ever was.
+        if self.troubled.load(Ordering::SeqCst) { lock(&self.trouble).found } else { 0 }
     }
 
     pub(crate) fn wait_for(&self, mark: u64) {
@@ -482,8 +494,8 @@ impl Work {
     fn run(&self, records: &[Arc<Ticket>], stream: &Stream) {
         let device = stream.device;
         match self {
-            Work::Record(ticket) => ticket.complete(),
-            Work::CapturedRecord(index) => records[*index].complete(),
+            Work::Record(ticket) => ticket.complete(stream.troubles()),
+            Work::CapturedRecord(index) => records[*index].complete(stream.troubles()),
             Work::Wait(ticket) => ticket.wait(),
             Work::Model { model, waits, records } => {
                 waits.iter().for_each(|ticket| ticket.wait());

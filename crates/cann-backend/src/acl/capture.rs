@@ -82,7 +82,9 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        if !self.raw.is_null() && !self.lease.target.epoch.is_over() {
+        if !self.raw.is_null()
+            && let Some(_epoch) = self.lease.target.epoch.hold()
+        {
             let api = &self.lease.target.api;
             // SAFETY: the handle is ours and used no more; whoever drops it has waited for its last execution.
             dropped(api, AclFn::aclmdlRIDestroy, unsafe { (api.aclmdlRIDestroy)(self.raw) });

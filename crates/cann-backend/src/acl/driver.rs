@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use acl_sys::*;
 
@@ -28,17 +28,30 @@ pub(crate) struct Target {
 /// destroyed again, its handles may be somebody else's by now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Epoch {
-    resets: Arc<AtomicU64>,
+    resets: Arc<Resets>,
     born: u64,
+}
+
+#[derive(Debug, Default)]
+struct Resets {
+    count: AtomicU64,
+    /// Written by a reset; read by whoever must not be interrupted by one.
+    running: RwLock<()>,
 }
 
 impl Epoch {
     pub fn is_over(&self) -> bool {
-        self.resets.load(Ordering::Acquire) != self.born
+        self.resets.count.load(Ordering::Acquire) != self.born
+    }
+
+    /// Keeps the epoch from ending while the guard lives; `None` when it is over already. Not to be nested on one thread.
+    pub fn hold(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        let guard = self.resets.running.read().unwrap_or_else(PoisonError::into_inner);
+        (!self.is_over()).then_some(guard)
     }
 
     fn now(&self) -> Epoch {
-        Epoch { resets: self.resets.clone(), born: self.resets.load(Ordering::Acquire) }
+        Epoch { resets: self.resets.clone(), born: self.resets.count.load(Ordering::Acquire) }
     }
 }
 
@@ -64,30 +77,29 @@ pub(crate) fn bound_device() -> i32 {
 }
 
 /// This thread is bound to the device while the guard lives.
-pub(crate) struct Binding<'a> {
-    target: &'a Target,
-    /// Whether there was no binding before; else the thread is bound to this very device for good.
-    fresh: bool,
+pub(crate) struct Binding {
+    /// Where the thread was not bound before: the device as it was set. Else the thread is bound to this very device for good.
+    fresh: Option<Target>,
     _this_thread: PhantomData<*const ()>,
 }
 
-impl<'a> Binding<'a> {
+impl Binding {
     /// On a thread that is bound to this device or to none.
-    pub fn new(target: &'a Target) -> Result<Binding<'a>> {
-        let fresh = BOUND.get() != Some(key(target));
-        if fresh {
+    pub fn new(target: &Target) -> Result<Binding> {
+        let fresh = (BOUND.get() != Some(key(target))).then(|| target.now());
+        if let Some(target) = &fresh {
             debug_assert_eq!(BOUND.get(), None, "a thread has one device");
             set_device(target)?;
             BOUND.set(Some(key(target)));
         }
-        Ok(Binding { target, fresh, _this_thread: PhantomData })
+        Ok(Binding { fresh, _this_thread: PhantomData })
     }
 }
 
-impl Drop for Binding<'_> {
+impl Drop for Binding {
     fn drop(&mut self) {
-        if self.fresh {
-            reset_device(self.target);
+        if let Some(target) = &self.fresh {
+            reset_device(target);
             BOUND.set(None);
         }
     }
@@ -123,19 +135,21 @@ impl Drop for Lease {
         if BOUND.get() == Some(key(&self.target)) {
             BOUND.set(None);
         }
-        // The reset of a lost device took this count with it.
-        if !self.target.epoch.is_over() {
-            reset_device(&self.target);
-        }
+        reset_device(&self.target);
     }
 }
 
 fn set_device(target: &Target) -> Result<()> {
+    let Some(_epoch) = target.epoch.hold() else {
+        return Err(Error::DeviceLost { device: target.name.clone(), cause: "it was reset meanwhile".into() });
+    };
     // SAFETY: takes a number.
     check(&target.api, AclFn::aclrtSetDevice, unsafe { (target.api.aclrtSetDevice)(target.id) })
 }
 
 fn reset_device(target: &Target) {
+    // The reset of a lost device took this count with it; the ones there are now are others'.
+    let Some(_epoch) = target.epoch.hold() else { return };
     // SAFETY: takes a number; what lives on the device holds a count of its own.
     dropped(&target.api, AclFn::aclrtResetDevice, unsafe { (target.api.aclrtResetDevice)(target.id) });
 }
@@ -276,17 +290,19 @@ pub(crate) fn enable_peer_access(api: &AclApi, peer: i32) -> Result<()> {
 /// Tears down whatever is left of a device that answers nothing any more.
 pub(crate) fn revive(target: &Target) -> Result<()> {
     let api = &target.api;
-    // Where every backend of it was closed since, nobody has the device set, and it could not be reset.
-    if let Err(error) = set_device(target) {
-        tracing::debug!(device = target.name, "a lost device cannot be set before its reset: {error}");
-    }
-    if api.has(AclFn::aclrtResetDeviceForce) {
+    let _no_other = target.epoch.resets.running.write().unwrap_or_else(PoisonError::into_inner);
+    // Where every backend of it was closed since, nobody has the device set, and it could not be reset. A lost one may refuse.
+    // SAFETY: takes a number.
+    let set = check(api, AclFn::aclrtSetDevice, unsafe { (api.aclrtSetDevice)(target.id) });
+    let reset = if api.has(AclFn::aclrtResetDeviceForce) {
         // SAFETY: takes a number; the backends of the device are lost, their handles answer errors from now on.
-        check(api, AclFn::aclrtResetDeviceForce, unsafe { (api.aclrtResetDeviceForce)(target.id) })?;
+        check(api, AclFn::aclrtResetDeviceForce, unsafe { (api.aclrtResetDeviceForce)(target.id) })
     } else {
         // SAFETY: as above.
-        check(api, AclFn::aclrtResetDevice, unsafe { (api.aclrtResetDevice)(target.id) })?;
-    }
-    target.epoch.resets.fetch_add(1, Ordering::AcqRel);
+        check(api, AclFn::aclrtResetDevice, unsafe { (api.aclrtResetDevice)(target.id) })
+    };
+    // Where both failed, the first is why.
+    reset.or_else(|error| set.and(Err(error)))?;
+    target.epoch.resets.count.fetch_add(1, Ordering::AcqRel);
     Ok(())
 }

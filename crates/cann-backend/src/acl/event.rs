@@ -60,9 +60,7 @@ impl AclEvent {
 
 impl Drop for AclEvent {
     fn drop(&mut self) {
-        if self.lease.target.epoch.is_over() {
-            return;
-        }
+        let Some(_epoch) = self.lease.target.epoch.hold() else { return };
         let api = &self.lease.target.api;
         // SAFETY: the handle is ours and used no more; the lease keeps its device up.
         dropped(api, AclFn::aclrtDestroyEvent, unsafe { (api.aclrtDestroyEvent)(self.raw) });

@@ -74,9 +74,7 @@ impl Home {
     }
 
     fn free(&self, address: u64) {
-        if self.target.epoch.is_over() {
-            return;
-        }
+        let Some(_epoch) = self.target.epoch.hold() else { return };
         let api = &self.target.api;
         // SAFETY: the address came from aclrtMalloc and was in `live` until now, so it is freed once.
         dropped(api, AclFn::aclrtFree, unsafe { (api.aclrtFree)(address as *mut _) });
@@ -330,9 +328,7 @@ impl VirtualRange {
 
 impl Drop for VirtualRange {
     fn drop(&mut self) {
-        if self.target.epoch.is_over() {
-            return;
-        }
+        let Some(_epoch) = self.target.epoch.hold() else { return };
         let api = &self.target.api;
         // SAFETY: the range is ours, nothing is mapped in it any more, and it is released once.
         dropped(api, AclFn::aclrtReleaseMemAddress, unsafe { (api.aclrtReleaseMemAddress)(self.base as *mut _) });
@@ -349,9 +345,7 @@ unsafe impl Send for Physical {}
 
 impl Drop for Physical {
     fn drop(&mut self) {
-        if self.target.epoch.is_over() {
-            return;
-        }
+        let Some(_epoch) = self.target.epoch.hold() else { return };
         let api = &self.target.api;
         // SAFETY: the handle is ours and freed once.
         dropped(api, AclFn::aclrtFreePhysical, unsafe { (api.aclrtFreePhysical)(self.handle) });
@@ -368,9 +362,7 @@ pub(crate) struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.physical.target.epoch.is_over() {
-            return;
-        }
+        let Some(_epoch) = self.physical.target.epoch.hold() else { return };
         let api = &self.physical.target.api;
         // SAFETY: the address was mapped by us and is unmapped once; the physical memory goes after.
         dropped(api, AclFn::aclrtUnmapMem, unsafe { (api.aclrtUnmapMem)(self.mapped as *mut _) });

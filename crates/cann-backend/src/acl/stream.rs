@@ -97,9 +97,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.lease.target.epoch.is_over() {
-            return;
-        }
+        let Some(_epoch) = self.lease.target.epoch.hold() else { return };
         let api = self.api();
         // SAFETY: the handle is ours and used no more; the worker that drops it is bound to the device.
         dropped(api, AclFn::aclrtDestroyStream, unsafe { (api.aclrtDestroyStream)(self.raw) });

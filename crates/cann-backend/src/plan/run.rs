@@ -297,6 +297,10 @@ impl SingleRun {
         for (at, input) in plan.inputs.iter().enumerate().filter(|(_, i)| i.used) {
             self.enqueue_input(worker, at, input)?;
         }
+        if self.trace.is_some() || encoded.program.staging_bytes() > 0 {
+            // These wait for the stream on their way.
+            worker.settle();
+        }
         let mut launched = encoded.program.len() as u64;
         if let Some(zero) = self.trace {
             let trace = launch_traced(worker, plan, encoded, zero)?;
@@ -305,6 +309,7 @@ impl SingleRun {
             let launches = encoded.program.len();
             for start in (0..launches).step_by(CANCEL_BATCH) {
                 if start > 0 {
+                    worker.settle();
                     worker.stream.synchronize()?;
                     if self.is_cancelled() {
                         return Err(Error::Cancelled);
