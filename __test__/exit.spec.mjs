@@ -33,6 +33,20 @@ test('process.exit with work pending', async () => {
   assert.ok(ms < 20_000)
 })
 
+test('process.exit with five hundred promises pending, of every kind', async () => {
+  const path = join(at.folder, 'pending.gguf')
+  smallModel(path)
+  const text = `${slow}
+    const tensor = await backend.createTensor({ type: 'f32', ne: [1024] })
+    for (let i = 0; i < 100; i++) {
+      for (const work of [run(), tensor.fill(1), tensor.read(), backend.loadWeights(${JSON.stringify(path)}), backend.synchronize()]) work.catch(() => {})
+    }
+    process.exit(0)`
+  const { code, signal, stderr, ms } = await program(text)
+  assert.deepEqual([code, signal, stderr], [0, null, ''])
+  assert.ok(ms < 5000, `${ms.toFixed(0)} ms`)
+})
+
 test('an exception with work pending', async () => {
   const { code, signal, stderr } = await program(`${slow}\nrun().catch(() => {})\nthrow new Error('mine')`)
   assert.deepEqual([code, signal], [1, null])

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { test } from 'node:test'
 
 import { Backend, Graph } from './helpers/api.mjs'
@@ -43,6 +44,41 @@ test('inputs are the caller\'s again at once, runs keep their order', async () =
   await Promise.all(runs.map((run, i) => run.then(({ z }) => (order.push(i), assert.equal(z[0], i + 10)))))
   assert.deepEqual(order, Array.from({ length: 100 }, (_, i) => i))
   plan.dispose()
+})
+
+test('ten thousand runs in the queue: in order, a queue and memory that stay, an event loop that turns', async () => {
+  const backend = await Backend.open()
+  const plan = await backend.prepare(addGraph())
+  await plan.run({ x, y })
+  const { capacity } = (await backend.stats()).queue
+  const before = await backend.stats()
+  const delay = monitorEventLoopDelay({ resolution: 1 })
+  const order = []
+  let [deepest, largest] = [0, 0]
+  const runs = []
+  // Called in batches, as a program would that also does something else.
+  for (let i = 0; i < 10_000; i++) {
+    runs.push(plan.run({ x: Float32Array.of(i, i, i, i), y }).then(({ z }) => {
+      assert.equal(z[0], i + 10)
+      order.push(i)
+    }))
+    if (i % 100 === 99) {
+      const { queue, pool, buffers } = await backend.stats()
+      deepest = Math.max(deepest, queue.depth)
+      largest = Math.max(largest, pool.bytesReserved + buffers.bytes)
+      await new Promise((resolve) => setImmediate(resolve))
+      if (i === 999) delay.enable()
+    }
+  }
+  await Promise.all(runs)
+  delay.disable()
+  assert.deepEqual(order, Array.from({ length: 10_000 }, (_, i) => i))
+  assert.ok(deepest <= capacity, `${deepest} of ${capacity}`)
+  assert.equal(largest, before.pool.bytesReserved + before.buffers.bytes)
+  // A machine that others use as well adds to this: bench/run-event-loop.mjs measures it.
+  assert.ok(delay.percentile(50) < 50e6, `${delay.percentile(50) / 1e6} ms`)
+  plan.dispose()
+  await backend.close()
 })
 
 test('device tensors in and out, what is read back, and where to', async () => {

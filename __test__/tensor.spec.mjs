@@ -50,6 +50,64 @@ test('quantised blocks come back bit for bit, whatever the order of writes', asy
   }
 })
 
+test('two blocks in pieces: cut at every byte, in reverse, twice over, byte by byte', async () => {
+  const GUARD = 0xa5
+  for (const [type, block, columns] of [['q4_0', 18, 64], ['q8_0', 34, 64], ['f16', 2, 2]]) {
+    const data = Uint8Array.from({ length: 2 * block }, (_, i) => (i * 11 + 5) & 0x3f)
+    // The bytes of the device, which for quantised types are not in ggml's order, between guards.
+    const [room, size] = [use.backend.allocSize({ type, ne: [columns] }), 4096]
+    const place = 1024
+    const buffer = await use.backend.allocBuffer(size)
+    const spec = { buffer, type: 'i8' }
+    const all = await use.backend.createTensor({ ...spec, ne: [size], offset: 0 })
+    const tensor = await use.backend.createTensor({ buffer, type, ne: [columns], offset: place })
+    const bytes = async () => Buffer.from((await all.read()).buffer)
+    await buffer.clear(GUARD)
+    await tensor.write(data.buffer)
+    const whole = await bytes()
+    const guards = (found) => found.subarray(0, place).every((byte) => byte === GUARD) && found.subarray(place + room).every((byte) => byte === GUARD)
+    assert.ok(guards(whole), `${type}: the guards`)
+    const halves = (at) => [[0, at], [at, data.length]]
+    const single = Array.from(data, (_, i) => [i, i + 1])
+    const ways = [...single.slice(1).map(([at]) => halves(at)), ...single.slice(1).map(([at]) => halves(at).reverse()), single, [...single].reverse(), single.flatMap((one) => [one, one])]
+    for (const pieces of ways) {
+      await buffer.clear(GUARD)
+      await Promise.all(pieces.map(([from, to]) => tensor.write(data.slice(from, to).buffer, from)))
+      assert.deepEqual(await bytes(), whole, `${type} in pieces ${JSON.stringify(pieces)}`)
+    }
+    for (let from = 0; from < data.length; from++) {
+      for (const to of [from, from + 1, data.length]) {
+        if (type === 'f16' && (to - from) % 2 !== 0) continue
+        const read = await tensor.read(from, to - from)
+        assert.deepEqual(Buffer.from(read.buffer), Buffer.from(data.subarray(from, to)), `${type} ${from} to ${to}`)
+      }
+    }
+    for (const each of [tensor, all, buffer]) each.dispose()
+  }
+})
+
+test('a part of a block of a converted type is written right or refused', async () => {
+  for (const [type, block] of [['q4_1', 20], ['q5_0', 22], ['q5_1', 24]]) {
+    const tensor = await make(type, [64])
+    let data = Uint8Array.from({ length: 2 * block }, (_, i) => (i * 11 + 5) & 0x3f)
+    await tensor.write(data)
+    for (let from = 0; from < data.length; from += 3) {
+      for (const to of [from + 1, Math.min(from + block, data.length)]) {
+        const piece = data.slice(from, to).map((byte) => byte ^ 1)
+        try {
+          await tensor.write(piece, from)
+          data = data.slice()
+          data.set(piece, from)
+        } catch (error) {
+          assert.equal(error.code, 'ERR_INVALID_ARG', error.message)
+        }
+        assert.deepEqual(await tensor.read(), data, `${type} ${from} to ${to}`)
+      }
+    }
+    tensor.dispose()
+  }
+})
+
 test('arrays of another kind are refused, buffers and Float16Array are taken', async () => {
   const tensor = await make('f32', [2])
   const error = await rejection(() => tensor.write(Float64Array.of(1, 2)), 'ERR_INVALID_ARG')

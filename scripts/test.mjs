@@ -50,6 +50,16 @@ const SECTIONS = {
     await run('cargo', ['test', '--workspace', '--locked', ...suites.flatMap((name) => ['--test', name])], env)
     await run(process.execPath, ['scripts/golden.mjs', '--device', 'CANN0'], env)
   },
+  // In checked mode, where every access is watched. The suites of crates/cann-backend that share a device are in it anyway.
+  checked: async () => {
+    const env = { CANN_NODE_HOST_CHECK: '1' }
+    const suites = ['anomaly', 'anomaly_lost', 'anomaly_rounds', 'defects', 'golden', 'models', 'upload']
+    await run('cargo', ['test', '--workspace', '--locked', ...suites.flatMap((name) => ['--test', name])], env)
+    const specs = ['abort', 'backend', 'buffers', 'dispose', 'events', 'graph', 'plan', 'tensor', 'weights']
+    await run(process.execPath, ['--expose-gc', '--test', '--test-concurrency=1', '--test-reporter=spec', ...specs.map((name) => `__test__/${name}.spec.mjs`)], env)
+  },
+  // As many executions of each target as ever, from the same seed.
+  fuzz: () => run('cargo', ['run', '--locked', '--manifest-path', 'fuzz/Cargo.toml', '--target-dir', process.env.CARGO_TARGET_DIR ?? 'target', '--', '--smoke']),
   types: () => run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.json']),
   tidy: () => run(process.execPath, ['scripts/tidy.mjs']),
   package: async () => {

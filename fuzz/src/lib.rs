@@ -32,6 +32,8 @@ pub struct Target {
     pub longest_input: usize,
     /// What the process may have more than at the start, beside the inputs.
     pub memory_limit_bytes: u64,
+    /// Executions of a smoke run: about two seconds.
+    pub smoke_runs: u64,
 }
 
 /// A graph may name tensors of 2^24 elements whose tables the host makes; the others hold little more than their input.
@@ -42,6 +44,7 @@ pub const TARGETS: [Target; 3] = [
         seeds: gguf_open::seeds,
         longest_input: 8192,
         memory_limit_bytes: 64 << 20,
+        smoke_runs: 30_000,
     },
     Target {
         name: "graph_prepare",
@@ -49,6 +52,7 @@ pub const TARGETS: [Target; 3] = [
         seeds: graph_prepare::seeds,
         longest_input: 512,
         memory_limit_bytes: 512 << 20,
+        smoke_runs: 3_000,
     },
     Target {
         name: "tensor_ranges",
@@ -56,5 +60,6 @@ pub const TARGETS: [Target; 3] = [
         seeds: tensor_ranges::seeds,
         longest_input: 512,
         memory_limit_bytes: 64 << 20,
+        smoke_runs: 1_500,
     },
 ];

@@ -13,13 +13,12 @@ use cann_node_fuzz::{Outcome, Random, TARGETS, Target};
 const USAGE: &str = "fuzz --target NAME [--runs N] [--seconds T] [--seed S] [--all] [--last FILE]
 fuzz --target NAME --input FILE     one input again
 fuzz --target NAME --seeds FOLDER   writes the seeds, for another fuzzer
-fuzz --smoke                        every target for three seconds
+fuzz --smoke [--seed S]             every target for a few seconds, as many executions each time
 
 Targets: gguf_open, graph_prepare, tensor_ranges. Without a limit a target runs for 60 seconds. It ends with the first
 failure; with --all it goes on, and keeps one input for each kind of failure. --last writes every input to FILE before it
 is tried: for a failure that ends the process.";
 
-const SMOKE: Duration = Duration::from_secs(3);
 /// An execution that takes longer is a failure, if it does so again.
 const SLOW: Duration = Duration::from_secs(1);
 /// One that takes this long is taken for one that never ends.
@@ -90,7 +89,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
 /// Whether nothing was found.
 fn act(args: &Args) -> Result<bool, String> {
     if args.smoke {
-        let results = TARGETS.iter().map(|target| fuzz(target, args, None, Some(SMOKE)));
+        let results = TARGETS.iter().map(|target| fuzz(target, args, Some(target.smoke_runs), None));
         return results.collect::<Result<Vec<bool>, String>>().map(|all| all.into_iter().all(|fine| fine));
     }
     let name = args.target.as_deref().unwrap_or_default();

@@ -112,7 +112,7 @@ pub struct Temp {
 }
 
 /// Calls of one node. Extents decide how many some operators take, and a graph may name extents that no memory holds.
-const MOST_STEPS: usize = 1 << 18;
+const MOST_STEPS: usize = 1 << 16;
 
 /// The steps of a whole plan, node after node, with the memory they name.
 #[derive(Clone, Debug, Default)]
