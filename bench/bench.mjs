@@ -101,7 +101,7 @@ else {
   for (const { model, prompt, generate } of report.best) {
     if (prompt.ratio) say(`${model}, best of all: ${prompt.ratio.toFixed(2)} × its prompt speed, ${generate.ratio.toFixed(2)} × its generation speed`)
   }
-  const { idle, upload, compute } = eventLoop.delayP99Ms
-  say(`\nevent loop delay, p99: idle ${idle.toFixed(2)} ms, during upload ${upload.toFixed(2)} ms, during compute ${compute.toFixed(2)} ms`)
+  const { idle, upload, compute, queued } = eventLoop.delayP99Ms
+  say(`\nevent loop delay, p99: idle ${idle.toFixed(2)} ms, during upload ${upload.toFixed(2)} ms, during compute ${compute.toFixed(2)} ms, 10,000 runs queued ${queued.toFixed(2)} ms`)
   say(`upload: ${bytes(eventLoop.upload.bytesPerSecond)}/s, ${bytes(Math.max(0, eventLoop.upload.extraBytes))} of memory beyond the weights' own ${bytes(eventLoop.upload.bytes)}`)
 }

@@ -163,7 +163,18 @@ fn a_lost_device_takes_nobody_with_it() {
         assert_eq!(content(&z).expect("what was opened after the reset goes on"), [5; 256]);
         wait(|done| well.close(done)).expect("closed");
         assert!(matches!(content(&z), Err(Error::Disposed { .. })), "closed and not lost");
-        lost += 7;
+        lost += 8;
+
+        // A device that is lost while it is opened is reset by who opens it next. Who cannot reset it is told why.
+        let try_open = || {
+            let options = OpenOptions { device: Some(Selector::Index(0)), ..Default::default() };
+            wait(|done| Backend::open(registry.clone(), options, done))
+        };
+        fail(AclFn::aclrtCreateStream, code);
+        assert_lost(try_open(), "HOST0", code);
+        fail(AclFn::aclrtSetDevice, 107001);
+        let refused = try_open();
+        assert!(matches!(refused, Err(Error::Acl { code: 107001, .. })), "{refused:?}");
 
         // After all that it works.
         let well = open(&registry, 0);
