@@ -3,12 +3,13 @@
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { test } from 'node:test'
 import { crc32, deflateRawSync } from 'node:zlib'
 
 import { root, withFolder } from './helpers/index.mjs'
+import { builtLibrary } from '../scripts/built-library.mjs'
 import { check, compile, hasCompiler } from '../tools/abi/check.mjs'
 import { companion, header } from '../tools/abi/header.mjs'
 import { VERSIONS, publishedHeaders, zipEntries } from '../tools/abi/headers.mjs'
@@ -187,15 +188,8 @@ test('the generated header does not contradict published ones', { skip: noCompil
   }
 })
 
-/** The library that cargo built last, in a build or for tests. */
-function standIn() {
-  const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target')
-  const places = ['release', 'debug'].flatMap((profile) => ['', 'deps'].map((folder) => join(target, profile, folder, 'libascendcl_host.so')))
-  return places.filter(existsSync).sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0]
-}
-
 test('a C++ program for ACL runs on the stand-in', { skip: noCompiler }, (t) => {
-  const library = standIn()
+  const library = builtLibrary('ascendcl_host')
   if (!library) {
     console.log('skipped: there is no libascendcl_host.so; cargo build -p acl-host-cabi makes it')
     return t.skip('no libascendcl_host.so')

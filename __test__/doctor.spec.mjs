@@ -13,24 +13,19 @@ import { dirname, join } from 'node:path'
 import { after, describe, test } from 'node:test'
 
 import { root } from './helpers/index.mjs'
+import { builtLibrary } from '../scripts/built-library.mjs'
 
 const { checkAll } = createRequire(import.meta.url)('../lib/doctor.js')
 const { platformName } = createRequire(import.meta.url)('../native.js')
 
 const NAMES = ['libascendcl.so', 'libnnopbase.so', 'libopapi.so']
 const glibc = process.platform === 'linux' && platformName().endsWith('gnu')
-const standIn = library()
+const standIn = builtLibrary('ascendcl_host')
 const skip = !glibc ? 'CANN is for Linux with glibc' : standIn ? false : 'libascendcl_host.so is not built (cargo build -p acl-host-cabi)'
 if (glibc && skip) console.log(`skipped: ${skip}`)
 
 const made = []
 after(() => made.forEach((folder) => rmSync(folder, { recursive: true, force: true })))
-
-function library() {
-  const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target')
-  const files = ['debug', 'debug/deps', 'release'].map((profile) => join(target, profile, 'libascendcl_host.so')).filter((file) => existsSync(file))
-  return files.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0]
-}
 
 /** A file system of these files: a string is a text, a function makes the file. */
 function machine(files = {}) {

@@ -5,15 +5,15 @@
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
 import { program, root, smallModel, withFolder } from './helpers/index.mjs'
+import { builtLibrary } from '../scripts/built-library.mjs'
 
-const targets = process.env.CARGO_TARGET_DIR ?? join(root, 'target')
-const fault = library('ascendcl_fault')
-const host = library('ascendcl_host')
+const fault = builtLibrary('ascendcl_fault')
+const host = builtLibrary('ascendcl_host')
 const skip = fault && host ? false : 'the libraries of acl-fault-cabi and acl-host-cabi are not built'
 if (skip) console.log(`skipped: ${skip} (cargo build -p acl-fault-cabi -p acl-host-cabi)`)
 
@@ -21,14 +21,6 @@ const at = withFolder()
 const TOGETHER = 4
 const SAMPLES = 40
 const CODES = { 107000: 'ERR_ACL', 207001: 'ERR_OUT_OF_MEMORY', 507015: 'ERR_DEVICE_LOST', 200001: 'ERR_ACL' }
-
-/** The newest build of a library, if there is one. */
-function library(name) {
-  const file = process.platform === 'win32' ? `${name}.dll` : process.platform === 'darwin' ? `lib${name}.dylib` : `lib${name}.so`
-  // In deps after `cargo test`, above it after `cargo build`.
-  const found = ['debug', 'debug/deps', 'release'].map((profile) => join(targets, profile, file)).filter((path) => existsSync(path))
-  return found.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0]
-}
 
 /** Does everything once per round, prints each round's outcome, and must end by itself whatever fails. */
 const everything = (model) => `

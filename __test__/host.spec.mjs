@@ -279,7 +279,8 @@ test('closed while a child starts', async () => {
   const other = await connect()
   other.kill()
   const waiting = rejection(() => other.listDevices(), 'ERR_DISPOSED')
-  await sleep(300)
+  // There is a process, which has not said yet that it is ready.
+  while (other.pid === undefined) await sleep(1)
   await other.close()
   await waiting
 })

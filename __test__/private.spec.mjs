@@ -2,19 +2,18 @@
 // unasked, linked in or as a library that is opened (`cargo build -p acl-host-cabi`).
 
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-import { program, root, withFolder } from './helpers/index.mjs'
+import { program, withFolder } from './helpers/index.mjs'
+import { builtLibrary } from '../scripts/built-library.mjs'
 import { writeGguf } from '../tools/gguf.mjs'
 import { quantize } from '../tools/quants.mjs'
 
 const at = withFolder()
 const [K, M, ROWS] = [96, 48, 5]
 const values = (n, k) => Float32Array.from({ length: n }, (_, i) => Math.sin(i * k))
-const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target')
-const library = join(target, 'debug', 'libascendcl_host.so')
+const library = builtLibrary('ascendcl_host')
 
 const SOURCE = `
 const backend = await cann.Backend.open()
@@ -42,7 +41,7 @@ for (const [soc, env, note] of [
 ]) {
   for (const opened of [false, true]) {
     const name = [soc, ...Object.entries(env).map((pair) => pair.join('=')), ...(opened ? ['opened as a library'] : [])].join(', ')
-    test(name, { skip: opened && !existsSync(library) && 'there is no libascendcl_host.so' }, async () => {
+    test(name, { skip: opened && !library && 'the library of acl-host-cabi is not built' }, async () => {
       const path = join(at.folder, 'w.gguf')
       const bytes = quantize('f16', values(K * M, 0.37))
       writeGguf(path, [['general.architecture', 'string', 'test']], [{ name: 'w', ne: [K, M], type: 'f16', data: () => bytes }])

@@ -13,12 +13,14 @@
 // What a seed fixes is the order of the work; which call a fault meets depends on threads as well.
 
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'
 import { fileURLToPath } from 'node:url'
+
+import { builtLibrary } from './built-library.mjs'
 
 const USAGE = `node scripts/soak.mjs [--minutes N] [--seed N] [--share N] [--every N] [--library FILE]
 
@@ -35,7 +37,7 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     share: { type: 'string', default: '0.33' },
     every: { type: 'string', default: '1500' },
-    library: { type: 'string', default: newest() },
+    library: { type: 'string', default: builtLibrary('ascendcl_fault') },
     help: { type: 'boolean', short: 'h' },
   },
 })
@@ -171,13 +173,6 @@ function prime(from) {
   const isPrime = (n) => n > 1 && Array.from({ length: Math.floor(Math.sqrt(n)) - 1 }, (_, i) => i + 2).every((d) => n % d !== 0)
   while (!isPrime(from)) from++
   return from
-}
-
-function newest() {
-  const name = { win32: 'ascendcl_fault.dll', darwin: 'libascendcl_fault.dylib' }[process.platform] ?? 'libascendcl_fault.so'
-  const targets = process.env.CARGO_TARGET_DIR ?? join(fileURLToPath(new URL('..', import.meta.url)), 'target')
-  const found = ['debug', 'debug/deps', 'release'].map((profile) => join(targets, profile, name)).filter((path) => existsSync(path))
-  return found.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0]
 }
 
 function fail(message) {

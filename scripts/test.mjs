@@ -13,6 +13,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
+import { builtLibrary } from './built-library.mjs'
 import { fetchModel } from './model.mjs'
 import { build, checkCargo, checkNode, installTools, root } from './setup.mjs'
 
@@ -85,8 +86,7 @@ const SECTIONS = {
 /** The stand-in library and the one that fails on purpose, as cargo makes them for their own tests: nothing is built twice. */
 async function standIn() {
   await run('cargo', ['test', '--workspace', '--locked', '--no-run', '--test', 'cabi'])
-  const name = { win32: 'ascendcl_host.dll', darwin: 'libascendcl_host.dylib' }[process.platform] ?? 'libascendcl_host.so'
-  return join(process.env.CARGO_TARGET_DIR ?? join(root, 'target'), 'debug/deps', name)
+  return builtLibrary('ascendcl_host')
 }
 
 /** Sections for whoever asks: they take more than the sources and a model. */
