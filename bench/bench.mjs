@@ -39,7 +39,7 @@ if (models[0] === null) fail('there is no model to measure with: set CANN_NODE_M
 const engines = [{ name: 'cann-node', script: here('run-cann-node.mjs') }]
 if (!values.alone) {
   const peers = here('peers')
-  if (!existsSync(join(peers, 'node_modules/node-llama-cpp'))) sh('npm', ['ci', '--no-audit', '--no-fund', '--ignore-scripts'], { cwd: peers, stdout: process.stderr })
+  if (!existsSync(join(peers, 'node_modules/node-llama-cpp'))) sh('npm', ['install', '--no-save', '--no-audit', '--no-fund', '--ignore-scripts'], { cwd: peers, stdout: process.stderr })
   engines.push({ name: 'node-llama-cpp', script: join(peers, 'run-node-llama-cpp.mjs') })
 }
 
