@@ -57,14 +57,19 @@ function disposed(what) {
   return new CannError('ERR_DISPOSED', `${what} was disposed`)
 }
 
-/** Awaits a native promise. A rejection gets the stack of the asynchronous caller, which the native thread has not. */
+/** A native promise's rejection with the stack of the asynchronous caller, which the native thread has not. */
+function traced(error, above) {
+  if (error instanceof CannError) Error.captureStackTrace?.(error, above)
+  return error
+}
+
+/** Awaits a native promise. */
 async function settle(promise) {
   try {
     return await promise
   } catch (error) {
-    if (error instanceof CannError) Error.captureStackTrace?.(error, settle)
-    throw error
+    throw traced(error, settle)
   }
 }
 
-module.exports = { CannError, fromNative, invalid, disposed, settle }
+module.exports = { CannError, fromNative, invalid, disposed, settle, traced }

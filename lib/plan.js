@@ -3,7 +3,7 @@
 const { abortable } = require('./abort.js')
 const { bindingOf } = require('./binding.js')
 const check = require('./check.js')
-const { invalid, settle } = require('./errors.js')
+const { invalid, traced } = require('./errors.js')
 const { allocate, checkTarget, fill, toBytes } = require('./data.js')
 const { Handle, answer, backendOf, checkPeer, homeOf, nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
@@ -92,20 +92,30 @@ class Plan extends Handle {
       throw error
     }
     const { turns } = backendOf(this)
-    const submit = async (token) => {
+    const submit = (token) => {
       if (token !== undefined) run.cancel(token)
       const other = this.#fallback?.turns
       const handed = large.length
         ? turns.holdAfter(other, () => handOver(run, large, signal)).then(([result]) => result)
         : turns.callAfter(other, () => run.submit())
-      const output = await settle(handed)
-      try {
-        return await this.#collect(output, targets)
-      } finally {
-        output.release()
-      }
+      return this.#outcome(handed, targets)
     }
-    return abortable(signal, signal && bindingOf(nativeOf(this)).CancelToken, submit)
+    // Thousands of runs may wait at a time: without a signal each is two promises, which the garbage collector has to carry.
+    return signal === undefined ? submit() : abortable(signal, bindingOf(nativeOf(this)).CancelToken, submit)
+  }
+
+  async #outcome(handed, targets) {
+    let output
+    try {
+      output = await handed
+    } catch (error) {
+      throw traced(error, this.#outcome)
+    }
+    try {
+      return await this.#collect(output, targets)
+    } finally {
+      output.release()
+    }
   }
 
   /** What is read back: name to the caller's array, or null for a new one. */
