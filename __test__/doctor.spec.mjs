@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import fs, { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -296,6 +296,13 @@ describe('the checks', () => {
     assert.equal(status, 0, stderr)
     const { found } = JSON.parse(stdout).find(({ name }) => name === 'permissions')
     assert.match(found, /may not use .*\/dev\/hisi_hdc/)
+  })
+
+  test('a device node that leads nowhere', () => {
+    const dangling = { 'dev/davinci0': (path) => symlinkSync('nowhere', path), 'dev/davinci_manager': '', 'dev/devmm_svm': '', 'dev/hisi_hdc': '' }
+    const { ok, found, next } = look({ root: machine(dangling), access: fs.accessSync }).permissions
+    assert.deepEqual([ok, found], [false, '/dev/davinci0 is a link that leads nowhere'])
+    assert.match(next, /remove the link/)
   })
 
   test('device nodes: some, none, and those of a board', () => {

@@ -106,7 +106,9 @@ function permissions(at) {
   })
   const user = nameOf(at, 'passwd', at.uid)
   if (refused.length === 0) return pass('permissions', `${user} may read and write all ${there.length} nodes`)
-  const { gid, uid, mode } = fs.statSync(join(at.root, refused[0]))
+  const status = fs.statSync(join(at.root, refused[0]), { throwIfNoEntry: false })
+  if (status === undefined) return fail('permissions', `${refused[0]} is a link that leads nowhere`, `give the container ${refused[0]} itself, or remove the link`)
+  const { gid, uid, mode } = status
   const group = nameOf(at, 'group', gid)
   const owner = `${nameOf(at, 'passwd', uid)}:${group} ${(mode & 0o777).toString(8).padStart(4, '0')}`
   const member = at.groups.includes(gid)

@@ -114,7 +114,7 @@ impl AclApi {
             match opener.groups(&files) {
                 Ok(runtime) => return Ok(opener.loaded(runtime)),
                 Err(group) if opener.libraries.is_empty() => failed = failed.or(Some(group)),
-                Err(group) => return Err(LoadError { group, attempts: opener.attempts }),
+                Err(group) => return Err(opener.failed(group)),
             }
         }
         if !seen && !search.toolkits.is_empty() {
@@ -134,7 +134,7 @@ impl AclApi {
             match opener.groups(&names) {
                 Ok(runtime) => return Ok(opener.loaded(runtime)),
                 Err(group) if opener.libraries.is_empty() => failed = failed.or(Some(group)),
-                Err(group) => return Err(LoadError { group, attempts: opener.attempts }),
+                Err(group) => return Err(opener.failed(group)),
             }
         }
         Err(LoadError { group: failed.unwrap_or(CANDIDATES[0].0), attempts: opener.attempts })
@@ -244,6 +244,12 @@ impl Opener {
 
     fn loaded(self, runtime: PathBuf) -> Loaded {
         Loaded { api: table_of(self.libraries), runtime, attempts: self.attempts }
+    }
+
+    /// What was opened stays open: its threads may run already.
+    fn failed(self, group: Group) -> LoadError {
+        self.libraries.into_iter().for_each(std::mem::forget);
+        LoadError { group, attempts: self.attempts }
     }
 }
 

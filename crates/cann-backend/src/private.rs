@@ -180,7 +180,11 @@ pub(crate) fn pack(worker: &mut Worker, tensor: &Tensor, storage: &Arc<Storage>,
 
 /// Gives a tensor its rows back, for good. When it fails, nothing has changed.
 pub(crate) fn unpack(worker: &mut Worker, tensor: &Tensor, storage: &Arc<Storage>) -> Result<()> {
-    let Some(extents) = extents(tensor).filter(|_| tensor.form().is_private()) else { return Ok(()) };
+    let Some(extents) = extents(tensor).filter(|_| tensor.form().is_private()) else {
+        // Who asked relies on rows from now on: nobody may transform it behind their back.
+        tensor.form().set(ROWS_FOR_GOOD);
+        return Ok(());
+    };
     let (matrix, other) = (region(tensor, storage), scratch(worker, tensor.nbytes())?);
     launch(worker, tensor.name(), vec![unpack_step(extents, &(0..extents[1] / BLOCK))], &matrix, Some(&other))?;
     let copied = worker.stream.copy_device(matrix.address(), other.address(), matrix.bytes());

@@ -245,6 +245,52 @@ fn another_use_gets_rows_for_good() {
     wait(|done| backend.close(done)).unwrap();
 }
 
+/// A plan that was there first reads rows, whatever later plans would like.
+#[test]
+fn rows_that_an_earlier_plan_reads_stay() {
+    let _alone = alone();
+    let backend = open(0);
+    for kind in ["rows by number", "a product that may not round", "a plan that wants no private weights"] {
+        let weights = load(&backend);
+        let table = weights.get("table").unwrap();
+        let want = product(&content("table"), GgmlType::F16, &input(9), 64);
+        let mut graph = Graph::new();
+        let first = match kind {
+            "rows by number" => {
+                let ids = graph.input("x", GgmlType::I32, &[4]).unwrap();
+                let t = graph.tensor(table.clone()).unwrap();
+                let y = op(&mut graph, "GET_ROWS", &[t, ids]);
+                graph.output("y", y).unwrap();
+                prepare(&backend, graph, None)
+            }
+            "a product that may not round" => {
+                let x = graph.input("x", GgmlType::F32, &[64, 9]).unwrap();
+                let w = graph.tensor(table.clone()).unwrap();
+                let exact = Params::default().set("prec", cann_backend::graph::Param::Str("f32".into()));
+                let y = graph.op("MUL_MAT", &[Some(w), Some(x)], exact, ResultSpec::default()).unwrap();
+                graph.output("y", y).unwrap();
+                prepare(&backend, graph, None)
+            }
+            _ => prepare(&backend, chain(&[table], 9), Some(false)),
+        };
+        let before = transformed();
+        let head = prepare(&backend, chain(&[table], 9), None);
+        assert_eq!((private_nodes(&head), transformed()), (0, before), "{kind}");
+        near(&run(&head, 9), &want);
+        if kind == "rows by number" {
+            let mut run_first = first.start().unwrap();
+            run_first.input("x", &[3i32, 0, 79, 17].map(i32::to_le_bytes).concat()).unwrap();
+            let result = wait(|done| run_first.submit(done)).unwrap();
+            let rows = values(GgmlType::F16, &content("table"));
+            let want_rows: Vec<f32> = [3, 0, 79, 17].iter().flat_map(|r| rows[r * 64..(r + 1) * 64].to_vec()).collect();
+            assert_eq!(values(GgmlType::F32, result.output("y").unwrap()), want_rows);
+        } else {
+            near(&run(&first, 9), &want);
+        }
+    }
+    wait(|done| backend.close(done)).unwrap();
+}
+
 #[test]
 fn writes_fills_and_copies_are_of_rows() {
     let _alone = alone();
@@ -355,7 +401,9 @@ fn off_is_off_and_what_does_not_fit_stays() {
             wait(|done| backend.close(done)).unwrap();
         }
     }
-    // Asked for again, it is done; a plan that does not want it gets rows.
+    // Asked for, it is done; a plan that does not want it gets rows.
+    let weights = load(&backend);
+    let up = weights.get("up").unwrap();
     let private = prepare(&backend, chain(&[up], 9), Some(true));
     near(&run(&private, 9), &want);
     assert_eq!(private_nodes(&private), usize::from(backend.caps().soc != Soc::A910));

@@ -75,8 +75,8 @@ pub(super) fn choose(worker: &mut Worker, graph: &Graph, lowered: &Lowered, want
             Some(extents) if tensor.form().is_private() || packed(worker, &tensor, extents)? => {
                 weights.push((id, tensor));
             }
-            Some(_) => {}
-            None => private::unpack(worker, &tensor, &tensor.memory()?)?,
+            // Also where the device refused: this plan reads rows, and a later one shall not try again.
+            _ => private::unpack(worker, &tensor, &tensor.memory()?)?,
         }
     }
     Ok(weights)
