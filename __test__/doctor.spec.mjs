@@ -298,6 +298,10 @@ describe('the checks', () => {
     assert.match(found, /may not use .*\/dev\/hisi_hdc/)
   })
 
+  test('a relative folder in the environment', () => {
+    assert.equal(look({ root: machine(), env: { ASCEND_HOME_PATH: '.' } }).environment.next, 'make ASCEND_HOME_PATH absolute')
+  })
+
   test('a device node that leads nowhere', () => {
     const dangling = { 'dev/davinci0': (path) => symlinkSync('nowhere', path), 'dev/davinci_manager': '', 'dev/devmm_svm': '', 'dev/hisi_hdc': '' }
     const { ok, found, next } = look({ root: machine(dangling), access: fs.accessSync }).permissions

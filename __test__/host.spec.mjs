@@ -527,7 +527,7 @@ test('what is declared is there', () => {
 })
 
 test('wrong options', async () => {
-  for (const options of [{ environment: {} }, { env: 1 }, { execArgv: [1] }, { cwd: 7 }, { utilityProcess: {} }, null]) {
+  for (const options of [{ environment: {} }, { env: 1 }, { env: { A: 1 } }, { execArgv: [1] }, { cwd: 7 }, { cwd: '/nowhere' }, { utilityProcess: {} }, null]) {
     await rejection(() => connect(options), 'ERR_INVALID_ARG')
   }
   await failure(() => cann.onExit(1), 'ERR_INVALID_ARG')

@@ -4,7 +4,7 @@
 // it fails, one next step. What the libraries answered comes from the addon; nothing here opens one.
 
 const fs = require('node:fs')
-const { join } = require('node:path')
+const { isAbsolute, join } = require('node:path')
 const { libc, platformName } = require('../native.js')
 
 /** Where the checks look: `root` stands for `/`. */
@@ -174,6 +174,11 @@ function environment(at, report) {
   if (nowhere.length) {
     const found = nowhere.map((name) => `${name}=${env[name]} does not exist`).join('; ')
     return fail('environment', found, `unset ${nowhere.join(' and ')}, or point ${nowhere.length > 1 ? 'them' : 'it'} to what is there`)
+  }
+  const relative = ['ASCEND_HOME_PATH', 'ASCEND_TOOLKIT_HOME'].filter((name) => env[name] && !isAbsolute(env[name]))
+  if (relative.length) {
+    const found = relative.map((name) => `${name}=${env[name]} is relative, and so not looked at`).join('; ')
+    return fail('environment', found, `make ${relative.join(' and ')} absolute`)
   }
   const folders = (env.LD_LIBRARY_PATH ?? '').split(':').filter((folder) => /ascend|cann/i.test(folder))
   const lost = folders.filter((folder) => !fs.existsSync(folder))

@@ -2,6 +2,7 @@
 
 // The package's API over a child process, which is started again after it ended.
 
+const { existsSync } = require('node:fs')
 const { resolve } = require('node:path')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { inspect } = require('node:util')
@@ -9,7 +10,7 @@ const { inspect } = require('node:util')
 const { Backend: Base, driverReport, listDevices, open } = require('../backend.js')
 const { DeviceBuffer, HostBuffer } = require('../buffers.js')
 const check = require('../check.js')
-const { CannError, disposed } = require('../errors.js')
+const { CannError, disposed, invalid } = require('../errors.js')
 const { Event } = require('../event.js')
 const { Graph, GraphTensor } = require('../graph.js')
 const { logOf } = require('../log.js')
@@ -131,9 +132,14 @@ const text = (value, name) => value === undefined || check.string(value, name)
 /** Starts a child process and gives the package's API over it. */
 async function connect(options) {
   const { env, execArgv, cwd, serviceName, utilityProcess } = check.options(options, ['env', 'execArgv', 'cwd', 'serviceName', 'utilityProcess'])
-  if (env !== undefined) check.object(env, 'options.env')
+  if (env !== undefined) {
+    check.object(env, 'options.env')
+    for (const [name, value] of Object.entries(env)) text(value, `options.env.${name}`)
+  }
   if (execArgv !== undefined) check.strings(execArgv, 'options.execArgv')
   text(cwd, 'options.cwd')
+  // The system would say that the program to start is not there.
+  if (cwd !== undefined && !existsSync(cwd)) throw invalid('folder that exists', 'options.cwd', cwd)
   text(serviceName, 'options.serviceName')
   if (utilityProcess !== undefined) check.fn(utilityProcess?.fork, 'options.utilityProcess.fork')
 

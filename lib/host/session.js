@@ -75,7 +75,7 @@ class Session {
     try {
       this.#transport.send(message)
     } catch (error) {
-      this.#calls.delete(id)
+      this.#forget(id)
       throw error
     }
     return answer
@@ -153,10 +153,14 @@ class Session {
       return
     }
     if (kind === 'progress') return call.progress(value)
-    this.#calls.delete(id)
-    if (this.#calls.size === 0 && this.#closed === undefined) this.#transport.unref()
+    this.#forget(id)
     if (kind === 'error') call.reject(unpackError(value))
     else call.resolve(value)
+  }
+
+  #forget(id) {
+    this.#calls.delete(id)
+    if (this.#calls.size === 0 && this.#closed === undefined) this.#transport.unref()
   }
 
   #finish() {
