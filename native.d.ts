@@ -99,7 +99,12 @@ export declare class Plan {
   get outputs(): Array<string>
   inputInfo(name: string): PlanPort | null
   outputInfo(name: string): PlanPort | null
-  start(): Run
+  /** A run to give inputs and to submit. `spare`, one that was submitted, becomes it; without one it comes back. */
+  start(spare?: Run | undefined | null): Run | null
+  /** Copies what begins at `offset` of a run's output into all of `dst`; false when it was not read or is shorter. */
+  copyOutput(run: number, name: string, dst: Buffer, offset: number): boolean
+  /** Gives the staging of a run's outputs back. */
+  releaseOutputs(run: number): void
   report(): Array<ReportRow>
   trace(): string | null
   dispose(): void
@@ -115,17 +120,10 @@ export declare class Run {
   outputTo(name: string, tensor: Tensor): void
   cancel(token: CancelToken): void
   trace(on: boolean): void
-  /** Queues the run. */
-  submit(): Promise<RunOutput>
+  /** Queues the run. Resolves to a number for its outputs, until `releaseOutputs`. */
+  submit(): Promise<number>
   /** Gives the staging back without running. */
   abandon(): void
-}
-
-/** What a run gave, still in the plan's staging: copied out on the JavaScript thread, then released. */
-export declare class RunOutput {
-  /** Copies what begins at `offset` of an output into all of `dst`; false when it was not read or is shorter. */
-  copy(name: string, dst: Buffer, offset: number): boolean
-  release(): void
 }
 
 export declare class Tensor {
@@ -163,8 +161,11 @@ export declare function dtypes(): Array<DTypeInfo>
 /** The codes that native calls may give, for the test that compares them with the type declarations. */
 export declare function errorCodes(): Array<string>
 
-/** Prepares this environment. `errorFactory(code, message, fields)` makes the error objects that calls throw and reject with. */
-export declare function init(errorFactory: (code: string, message: string, fields: ErrorFields) => Error): void
+/**
+ * Prepares this environment. `errorFactory(code, message, fields)` makes the error objects that calls throw and reject with;
+ * `wake()` is called when promises are ready: it calls `settleReady()`, turn by turn, until that returns false.
+ */
+export declare function init(errorFactory: (code: string, message: string, fields: ErrorFields) => Error, wake: () => void): void
 
 /** Every usable device. */
 export declare function listDevices(): Promise<Array<DeviceInfo>>
@@ -176,6 +177,9 @@ export declare function readGguf(path: string): Promise<GgufFile>
 
 /** Sends records of `level` and worse to `listener`; null stops. One listener per environment: the facade spreads them. */
 export declare function setLogListener(level?: string | undefined | null, listener?: (record: LogRecord) => void): void
+
+/** Settles some of what is ready. True when there may be more, for a later turn of the event loop. */
+export declare function settleReady(): boolean
 
 /** The version of this binary; the facade refuses one that is not its own. */
 export declare function version(): string

@@ -81,6 +81,26 @@ test('ten thousand runs in the queue: in order, a queue and memory that stay, an
   await backend.close()
 })
 
+test('however many promises are ready, other work has its turns in between', async () => {
+  const { backend } = use
+  const plan = await backend.prepare(addGraph())
+  let settled = 0
+  const all = Promise.all(Array.from({ length: 500 }, () => plan.run({ x, y }).then(() => (settled += 1))))
+  const last = Promise.all(Array.from({ length: 500 }, () => backend.synchronize().then(() => (settled += 1))))
+  // Nothing is settled while this thread sleeps, and all of it is ready when it wakes.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000)
+  assert.equal(settled, 0)
+  const turns = []
+  for (let before = 0; settled < 1000; before = settled) {
+    await new Promise((resolve) => setImmediate(resolve))
+    turns.push(settled - before)
+  }
+  await Promise.all([all, last])
+  // All of one pipe's content is a turn where the backend lives in a child process.
+  assert.ok(Math.max(...turns) <= 400, turns.join(' '))
+  plan.dispose()
+})
+
 test('device tensors in and out, what is read back, and where to', async () => {
   const { backend } = use
   const graph = new Graph()

@@ -2,6 +2,8 @@
 
 // The addon, opened at first use: importing the package neither fails nor costs anything where it is never called.
 
+const { setImmediate } = require('node:timers')
+
 const { CannError, fromNative } = require('./errors.js')
 const { load } = require('../native.js')
 
@@ -17,7 +19,16 @@ function native() {
       const { hint, attempts } = error
       throw new CannError('ERR_LOAD', error.message, { hint, attempts }, { cause: error.cause })
     }
-    opened.init(fromNative)
+    // Some promises in each turn of the event loop, however many are ready.
+    const settle = () => {
+      let more = true
+      try {
+        more = opened.settleReady()
+      } finally {
+        if (more) setImmediate(settle)
+      }
+    }
+    opened.init(fromNative, settle)
     binding = opened
   }
   return binding

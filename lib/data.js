@@ -69,13 +69,18 @@ function allocate(dtype, nbytes, name = 'size') {
  */
 async function fill(target, size, copy) {
   for (let at = 0; ; ) {
-    if (target.byteLength !== size) return false
     const end = Math.min(at + SLICE_BYTES, size)
-    if (end > at && !copy(Buffer.from(target.buffer, target.byteOffset + at, end - at), at)) return false
+    if (!fillAtOnce(target, size, at, end, copy)) return false
     if (end === size) return true
     at = end
     await nextTurn()
   }
+}
+
+/** The same for the bytes from `at` to `end`, at once. */
+function fillAtOnce(target, size, at, end, copy) {
+  if (target.byteLength !== size) return false
+  return end === at || copy(Buffer.from(target.buffer, target.byteOffset + at, end - at), at)
 }
 
 /** Refuses an array that results cannot be read into. */
@@ -86,4 +91,4 @@ function checkTarget(target, dtype, name) {
   return target
 }
 
-module.exports = { arrayOf, toBytes, rawBytes, allocate, fill, checkTarget }
+module.exports = { arrayOf, toBytes, rawBytes, allocate, fill, fillAtOnce, checkTarget }

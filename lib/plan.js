@@ -4,12 +4,20 @@ const { abortable } = require('./abort.js')
 const { bindingOf } = require('./binding.js')
 const check = require('./check.js')
 const { invalid, traced } = require('./errors.js')
-const { allocate, checkTarget, fill, toBytes } = require('./data.js')
+const { allocate, checkTarget, fill, fillAtOnce, toBytes } = require('./data.js')
 const { Handle, answer, backendOf, checkPeer, homeOf, nativeOf } = require('./handle.js')
 const { Tensor } = require('./tensor.js')
 const { AT_ONCE_BYTES, SLICE_BYTES, nextTurn } = require('./turns.js')
 
+const NONE = Object.freeze({})
+
 const list = (names) => (names.length ? names.map((name) => `'${name}'`).join(', ') : 'none')
+
+const byName = (parts) => Object.fromEntries(parts.map(({ name, target }) => [name, target]))
+
+function attached(filled, name, target) {
+  if (!filled) throw invalid('memory that stays attached until the run is over', `options.into.${name}`, target)
+}
 
 /** Gives a run its large inputs, a slice in a turn of the event loop, then queues it: the promise of its output, in an array. */
 async function handOver(run, large, signal) {
@@ -34,6 +42,9 @@ class Plan extends Handle {
   static shown = ['inputs', 'outputs', 'scratchBytes']
   #inputs
   #outputs
+  #all
+  /** A native run that was submitted: the next one. Thousands may be queued, and an object each is much for the garbage collector. */
+  #spare
   /** The backend that parts of it may run on. */
   #fallback
 
@@ -64,9 +75,18 @@ class Plan extends Handle {
     return (this.#outputs ??= new Map(plan.outputs.map((name) => [name, plan.outputInfo(name)])))
   }
 
-  async run(inputs = {}, options) {
+  // Thousands of runs may wait at a time, and the garbage collector carries all that belongs to one: no async function here.
+  run(inputs = {}, options) {
+    try {
+      return this.#run(inputs, options)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  #run(inputs, options) {
     check.object(inputs, 'inputs')
-    const { signal, outputs, into = {}, outputTo = {}, trace = false } = check.options(options, [
+    const { signal, outputs, into = NONE, outputTo = NONE, trace = false } = check.options(options, [
       'signal',
       'outputs',
       'into',
@@ -80,7 +100,10 @@ class Plan extends Handle {
     const targets = this.#targets(outputs, into, outputTo)
     if (signal?.aborted) throw signal.reason
 
-    const run = nativeOf(this).start()
+    const plan = nativeOf(this)
+    const spare = this.#spare
+    this.#spare = undefined
+    const run = plan.start(spare) ?? spare
     let large
     try {
       large = this.#giveInputs(run, inputs)
@@ -97,30 +120,29 @@ class Plan extends Handle {
       const other = this.#fallback?.turns
       const handed = large.length
         ? turns.holdAfter(other, () => handOver(run, large, signal)).then(([result]) => result)
-        : turns.callAfter(other, () => run.submit())
+        : turns.callAfter(other, () => {
+            const output = run.submit()
+            this.#spare = run
+            return output
+          })
       return this.#outcome(handed, targets)
     }
-    // Thousands of runs may wait at a time: without a signal each is two promises, which the garbage collector has to carry.
     return signal === undefined ? submit() : abortable(signal, bindingOf(nativeOf(this)).CancelToken, submit)
   }
 
-  async #outcome(handed, targets) {
-    let output
-    try {
-      output = await handed
-    } catch (error) {
-      throw traced(error, this.#outcome)
-    }
-    try {
-      return await this.#collect(output, targets)
-    } finally {
-      output.release()
-    }
+  #outcome(handed, targets) {
+    const collect = (output) => this.#collect(output, targets)
+    return handed.then(collect, (error) => {
+      throw traced(error, collect)
+    })
   }
 
   /** What is read back: name to the caller's array, or null for a new one. */
   #targets(outputs, into, outputTo) {
     const ports = this.#outputPorts()
+    if (outputs === undefined && into === NONE && outputTo === NONE) {
+      return (this.#all ??= new Map([...ports.keys()].map((name) => [name, null])))
+    }
     const known = (name, where) => {
       if (!ports.has(name)) throw invalid(`an output (${list([...ports.keys()])})`, where, name)
     }
@@ -174,18 +196,34 @@ class Plan extends Handle {
     return large
   }
 
-  async #collect(output, targets) {
+  /** The outputs by name, or a promise of them when there is too much to copy in one turn of the event loop. */
+  #collect(output, targets) {
     const ports = this.#outputPorts()
-    const results = []
+    const plan = nativeOf(this)
+    let together = 0
+    const parts = []
     for (const [name, given] of targets) {
       const { type, nbytes } = ports.get(name)
       const target = given ?? allocate(type, nbytes)
-      if (!(await fill(target, nbytes, (part, at) => output.copy(name, part, at)))) {
-        throw invalid('memory that stays attached until the run is over', `options.into.${name}`, target)
-      }
-      results.push([name, target])
+      together += nbytes
+      parts.push({ name, target, nbytes, copy: (part, at) => plan.copyOutput(output, name, part, at) })
     }
-    return Object.fromEntries(results)
+    if (together > SLICE_BYTES) return this.#collectInTurns(output, parts)
+    try {
+      for (const { name, target, nbytes, copy } of parts) attached(fillAtOnce(target, nbytes, 0, nbytes, copy), name, target)
+    } finally {
+      plan.releaseOutputs(output)
+    }
+    return byName(parts)
+  }
+
+  async #collectInTurns(output, parts) {
+    try {
+      for (const { name, target, nbytes, copy } of parts) attached(await fill(target, nbytes, copy), name, target)
+    } finally {
+      nativeOf(this).releaseOutputs(output)
+    }
+    return byName(parts)
   }
 
   async [Symbol.asyncDispose]() {

@@ -212,7 +212,7 @@ impl Backend {
     pub fn prepare<'env>(&self, env: &'env Env, graph: &Graph, fallback: Option<&Backend>) -> Result<Object<'env>> {
         let snapshot = graph.inner.borrow().clone();
         let options = PrepareOptions { fallback: fallback.map(|other| other.inner.clone()), ..Default::default() };
-        promise(env, |done| self.inner.prepare(snapshot, options, done), |_, inner| Ok(Plan { inner }))
+        promise(env, |done| self.inner.prepare(snapshot, options, done), |_, inner| Ok(Plan::new(inner)))
     }
 
     #[napi(catch_unwind, ts_return_type = "Promise<Event>")]

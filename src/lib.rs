@@ -1,7 +1,7 @@
 //! The addon: JavaScript values to Rust and back, promises, error codes. No arithmetic, no ACL calls, no shape rules.
 //!
 //! Every export is a plain function that returns at once; what takes time is a promise settled from the backend's worker
-//! through a deferred (there is no `async fn` here: terminating a worker with one pending corrupts the heap). What a
+//! through a queue (`promise.rs`; there is no `async fn` here: terminating a worker with one pending corrupts the heap). What a
 //! JavaScript environment owns (error factory, log sink, cancellable uploads) hangs on its instance data and goes with it;
 //! only the drivers are process-wide. Absent: validation with good wording and abort signals, which the facade does.
 

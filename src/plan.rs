@@ -1,5 +1,8 @@
 //! Plans and their runs. A run is started, given its inputs (copied at once into the plan's staging) and submitted.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
 use cann_backend::plan::{Plan as Core, RunBuilder, RunResult};
 use napi::bindgen_prelude::{BufferSlice, Object};
 use napi::{Env, Result};
@@ -33,6 +36,15 @@ pub struct ReportRow {
 #[napi]
 pub struct Plan {
     pub(crate) inner: Core,
+    results: Arc<Mutex<Results>>,
+}
+
+/// What runs gave, still in the plan's staging, by number: an object each would be much for the garbage collector when
+/// thousands are queued.
+#[derive(Default)]
+struct Results {
+    last: u64,
+    results: HashMap<u64, RunResult>,
 }
 
 #[napi]
@@ -62,9 +74,31 @@ impl Plan {
         self.inner.output_info(&name).map(port)
     }
 
+    /// A run to give inputs and to submit. `spare`, one that was submitted, becomes it; without one it comes back.
+    #[napi(catch_unwind, ts_return_type = "Run | null")]
+    pub fn start(&self, env: &Env, spare: Option<&mut Run>) -> Result<Option<Run>> {
+        let builder = Some(self.inner.start().or_js(env)?);
+        let results = self.results.clone();
+        match spare {
+            Some(run) => *run = Run { builder, results },
+            None => return Ok(Some(Run { builder, results })),
+        }
+        Ok(None)
+    }
+
+    /// Copies what begins at `offset` of a run's output into all of `dst`; false when it was not read or is shorter.
     #[napi(catch_unwind)]
-    pub fn start(&self, env: &Env) -> Result<Run> {
-        Ok(Run { builder: Some(self.inner.start().or_js(env)?) })
+    pub fn copy_output(&self, run: f64, name: String, mut dst: BufferSlice, offset: f64) -> bool {
+        let results = lock(&self.results);
+        let output = results.results.get(&(run as u64)).and_then(|result| result.output(&name));
+        output.is_some_and(|bytes| convert::copy_part(bytes, offset, &mut dst))
+    }
+
+    /// Gives the staging of a run's outputs back.
+    #[napi(catch_unwind)]
+    pub fn release_outputs(&self, run: f64) {
+        let result = lock(&self.results).results.remove(&(run as u64));
+        drop(result);
     }
 
     #[napi(catch_unwind)]
@@ -91,6 +125,16 @@ impl Plan {
     }
 }
 
+impl Plan {
+    pub(crate) fn new(inner: Core) -> Plan {
+        Plan { inner, results: Arc::default() }
+    }
+}
+
+fn lock(results: &Mutex<Results>) -> MutexGuard<'_, Results> {
+    results.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 fn port((ty, ne, nbytes): (gguf::GgmlType, [i64; 4], u64)) -> PlanPort {
     PlanPort { ty: ty.name(), ne: convert::numbers(&ne), nbytes: nbytes as f64 }
 }
@@ -99,6 +143,7 @@ fn port((ty, ne, nbytes): (gguf::GgmlType, [i64; 4], u64)) -> PlanPort {
 #[napi]
 pub struct Run {
     builder: Option<RunBuilder>,
+    results: Arc<Mutex<Results>>,
 }
 
 #[napi]
@@ -142,13 +187,21 @@ impl Run {
         Ok(())
     }
 
-    /// Queues the run.
-    #[napi(catch_unwind, ts_return_type = "Promise<RunOutput>")]
+    /// Queues the run. Resolves to a number for its outputs, until `releaseOutputs`.
+    #[napi(catch_unwind, ts_return_type = "Promise<number>")]
     pub fn submit<'env>(&mut self, env: &'env Env) -> Result<Object<'env>> {
         self.builder()?;
         // Just checked; taking it makes a second submit an error.
         let builder = self.builder.take().expect("the builder is there");
-        promise(env, |done| builder.submit(done), |_, result| Ok(RunOutput { result: Some(result) }))
+        let results = self.results.clone();
+        let keep = move |_: &Env, result| {
+            let mut results = lock(&results);
+            results.last += 1;
+            let number = results.last;
+            results.results.insert(number, result);
+            Ok(number as f64)
+        };
+        promise(env, |done| builder.submit(done), keep)
     }
 
     /// Gives the staging back without running.
@@ -161,26 +214,5 @@ impl Run {
 impl Run {
     fn builder(&mut self) -> Result<&mut RunBuilder> {
         self.builder.as_mut().ok_or_else(|| napi::Error::from_reason("the run was submitted already"))
-    }
-}
-
-/// What a run gave, still in the plan's staging: copied out on the JavaScript thread, then released.
-#[napi]
-pub struct RunOutput {
-    result: Option<RunResult>,
-}
-
-#[napi]
-impl RunOutput {
-    /// Copies what begins at `offset` of an output into all of `dst`; false when it was not read or is shorter.
-    #[napi(catch_unwind)]
-    pub fn copy(&self, name: String, mut dst: BufferSlice, offset: f64) -> bool {
-        let output = self.result.as_ref().and_then(|result| result.output(&name));
-        output.is_some_and(|bytes| convert::copy_part(bytes, offset, &mut dst))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn release(&mut self) {
-        self.result = None;
     }
 }

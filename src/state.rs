@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ErrorFields;
 use crate::log;
+use crate::promise::Promises;
 
 pub(crate) type ErrorArgs = FnArgs<(String, String, ErrorFields)>;
 
@@ -17,6 +18,7 @@ pub(crate) type ErrorArgs = FnArgs<(String, String, ErrorFields)>;
 pub(crate) struct State {
     pub(crate) error_factory: FunctionRef<ErrorArgs, Unknown<'static>>,
     pub(crate) log_sink: u64,
+    pub(crate) promises: Rc<Promises>,
     uploads: Rc<RefCell<Vec<CancellationToken>>>,
 }
 
@@ -26,7 +28,8 @@ impl State {
     }
 }
 
-/// Prepares this environment. `errorFactory(code, message, fields)` makes the error objects that calls throw and reject with.
+/// Prepares this environment. `errorFactory(code, message, fields)` makes the error objects that calls throw and reject with;
+/// `wake()` is called when promises are ready: it calls `settleReady()`, turn by turn, until that returns false.
 #[napi(catch_unwind)]
 pub fn init(
     env: Env,
@@ -34,13 +37,17 @@ pub fn init(
         ErrorArgs,
         Unknown<'static>,
     >,
+    #[napi(ts_arg_type = "() => void")] wake: Function<(), Unknown<'static>>,
 ) -> Result<()> {
     let uploads = Rc::new(RefCell::new(Vec::<CancellationToken>::new()));
     let log_sink = log::new_sink_id();
-    let state = State { error_factory: error_factory.create_ref()?, log_sink, uploads: uploads.clone() };
+    let promises = Rc::new(Promises::new(&wake)?);
+    let close_promises = promises.closer();
+    let state = State { error_factory: error_factory.create_ref()?, log_sink, promises, uploads: uploads.clone() };
     env.set_instance_data(state, (), |_| ())?;
     env.add_env_cleanup_hook((), move |()| {
         log::remove_sink(log_sink);
+        close_promises();
         for token in uploads.borrow().iter() {
             token.cancel();
         }

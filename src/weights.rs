@@ -14,13 +14,12 @@ use napi::bindgen_prelude::{
     Int8ArraySlice, Int16ArraySlice, Int32ArraySlice, Object, Uint8ArraySlice, Uint16ArraySlice, Uint32ArraySlice,
     Unknown,
 };
-use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Env, Result};
 use napi_derive::napi;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::OrJs;
-use crate::promise::promise;
+use crate::promise::{Promises, promise};
 use crate::state;
 use crate::tensor::Tensor;
 
@@ -48,15 +47,13 @@ pub(crate) fn load<'env>(
     let report = match progress {
         None => None,
         Some(listener) => {
-            let listener = listener.build_threadsafe_function::<LoadProgress>().weak::<true>().build()?;
+            let send = Promises::of(env)?.reports(&listener)?;
             let report = move |p: Progress| {
-                let p = LoadProgress {
+                send(LoadProgress {
                     bytes_done: p.bytes_done as f64,
                     bytes_total: p.bytes_total as f64,
                     tensor: p.tensor,
-                };
-                // A report that comes too late for its environment is nobody's loss.
-                listener.call(p, ThreadsafeFunctionCallMode::NonBlocking);
+                });
             };
             Some(Box::new(report) as Box<dyn FnMut(Progress) + Send>)
         }

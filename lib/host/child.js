@@ -157,16 +157,16 @@ const CALLS = {
     try {
       const sizes = names.map((name) => [name, plan.outputInfo(name).nbytes])
       if (sizes.reduce((sum, [, size]) => sum + size, 0) > SLICE_BYTES) {
-        for (const [name, size] of sizes) await bytes(id, size, (some, at) => output.copy(name, some, at), (some) => [name, some])
+        for (const [name, size] of sizes) await bytes(id, size, (some, at) => plan.copyOutput(output, name, some, at), (some) => [name, some])
         return undefined
       }
       return sizes.map(([name, size]) => {
         const all = Buffer.allocUnsafeSlow(size)
-        output.copy(name, all, 0)
+        plan.copyOutput(output, name, all, 0)
         return [name, all]
       })
     } finally {
-      output.release()
+      plan.releaseOutputs(output)
     }
   },
 }

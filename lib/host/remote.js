@@ -341,6 +341,14 @@ class RemotePlan extends Remote {
     return new RemoteRun(this)
   }
 
+  copyOutput(outputs, name, dst, offset) {
+    return outputs.get(name)?.copy(dst, offset) ?? false
+  }
+
+  releaseOutputs(outputs) {
+    outputs.clear()
+  }
+
   report() {
     return this.call('report')
   }
@@ -409,10 +417,7 @@ class RemoteRun {
     }
     const small = await this.#plan.call('run', [this.#token, this.#steps, this.#run], { part })
     for (const each of small ?? []) part(each)
-    return {
-      copy: (name, dst, offset) => outputs.get(name)?.copy(dst, offset) ?? false,
-      release: () => outputs.clear(),
-    }
+    return outputs
   }
 
   abandon() {

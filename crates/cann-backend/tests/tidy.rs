@@ -15,7 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 ];
 const ADDON: &[&str] = &["acl-sys", "acl-host", "cann-backend", "gguf"];
 
-/// Folders and files (from `crates/`) that may hold unsafe code.
+/// Folders and files that may hold unsafe code, from the root or from `crates/`.
 const UNSAFE: &[&str] = &[
     "acl-sys/src",
     "acl-fault/src",
@@ -29,6 +29,8 @@ const UNSAFE: &[&str] = &[
     "acl-host/src/tensor.rs",
     "acl-host/src/ops/transfer.rs",
     "cann-backend/src/acl",
+    // napi's promises have no safe form that thousands of them can afford.
+    "src/promise.rs",
 ];
 
 fn root() -> PathBuf {
@@ -106,7 +108,7 @@ fn unsafe_is_where_it_may_be() {
     }
     rust_files(&root.join("src"), &mut files);
     assert!(files.len() > 20);
-    let allowed: Vec<_> = UNSAFE.iter().map(|folder| root.join("crates").join(folder)).collect();
+    let allowed: Vec<_> = UNSAFE.iter().flat_map(|at| [root.join(at), root.join("crates").join(at)]).collect();
     for path in files.iter().filter(|path| !allowed.iter().any(|folder| path.starts_with(folder))) {
         for (n, line) in read(path).lines().enumerate() {
             let code = line.split("//").next().unwrap_or("");
