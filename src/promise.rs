@@ -127,14 +127,13 @@ impl Promises {
 
     /// Counts pending promises: the first one keeps the event loop alive, the last one lets it go.
     fn count(&self, env: &Env, pending: usize) -> Result<()> {
-        let waker = self.ready.waker.raw();
-        let before = self.pending.replace(pending);
+        let change = match (self.pending.replace(pending), pending) {
+            (0, 1) => sys::napi_ref_threadsafe_function,
+            (1, 0) => sys::napi_unref_threadsafe_function,
+            _ => return Ok(()),
+        };
         // SAFETY: the environment is live and its waker ends with it; both are used on their own thread.
-        check_status!(match (before, pending) {
-            (0, 1) => unsafe { sys::napi_ref_threadsafe_function(env.raw(), waker) },
-            (1, 0) => unsafe { sys::napi_unref_threadsafe_function(env.raw(), waker) },
-            _ => sys::Status::napi_ok,
-        })
+        check_status!(unsafe { change(env.raw(), self.ready.waker.raw()) })
     }
 }
 
