@@ -42,6 +42,7 @@ class Plan extends Handle {
   static shown = ['inputs', 'outputs', 'scratchBytes']
   #inputs
   #outputs
+  /** What a run without options reads back. */
   #all
   /** A native run that was submitted: the next one. Thousands may be queued, and an object each is much for the garbage collector. */
   #spare
