@@ -124,6 +124,8 @@ pub struct Lowering {
     pub notes: Vec<Option<String>>,
     pub temps: Vec<Temp>,
     pub constants: Vec<Vec<u8>>,
+    /// Nobody wants the arguments: the question was which calls there are. With them, as many as a node may have take 100 MB.
+    pub(crate) names_only: bool,
     /// Values that several nodes share (rotary tables, ALiBi slopes): key and where they are.
     pub(crate) shared: Vec<(String, Mem)>,
 }
@@ -162,7 +164,8 @@ impl Lower<'_> {
         if self.out.steps.len() - start >= MOST_STEPS {
             refuse!("more than {MOST_STEPS} calls");
         }
-        self.out.steps.push(Step::Call { op, args: args.into_iter().collect() });
+        let args = if self.out.names_only { Vec::new() } else { args.into_iter().collect() };
+        self.out.steps.push(Step::Call { op, args });
         Ok(())
     }
 

@@ -55,12 +55,12 @@ fn lower_node(graph: &Graph, id: NodeId, lower: &mut Lower) -> Result<(), Unsupp
     ops::plan(&NodeCx { node, src: &src, dst: operand(graph, id) }, lower)
 }
 
-/// The steps of one node by itself, or the rule that refuses it.
+/// The steps of one node by itself, without their arguments, or the rule that refuses it.
 pub(super) fn single(graph: &Graph, id: NodeId, caps: &DeviceCaps) -> Result<Vec<Step>, String> {
     if !select::computes(graph.node(id)) || graph.node(id).is_empty() {
         return Ok(Vec::new());
     }
-    let mut out = Lowering { notes: vec![None], ..Lowering::default() };
+    let mut out = Lowering { notes: vec![None], names_only: true, ..Lowering::default() };
     lower_node(graph, id, &mut Lower { caps, out: &mut out, position: 0 }).map_err(|u| u.0)?;
     Ok(out.steps)
 }
