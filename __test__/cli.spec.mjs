@@ -123,7 +123,7 @@ describe('cann-node', { timeout: 300_000 }, () => {
       for (const command of [['info', file], ['upload', file], ['run', file, '--prompt-ids', '1']]) {
         const result = await cli(command)
         assert.equal(result.code, 1)
-        assert.ok(result.stderr.startsWith(`error ${code}: `), result.stderr)
+        assert.ok(result.stderr.startsWith(`error ${code}: ${file}: `), result.stderr)
         assert.doesNotMatch(result.stderr, /^ {4}at /m)
       }
     }

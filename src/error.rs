@@ -127,7 +127,7 @@ pub(crate) fn describe(error: &Error) -> (&'static str, ErrorFields) {
             ("ERR_SHAPE_MISMATCH", ErrorFields { op: Some(op.clone()), reason: Some(reason.clone()), ..none() })
         }
         Error::InvalidArg { .. } => ("ERR_INVALID_ARG", none()),
-        Error::Gguf(inner) => {
+        Error::Gguf { error: inner, .. } => {
             let code = if matches!(**inner, gguf::GgufError::Io { .. }) { "ERR_IO" } else { "ERR_GGUF" };
             let os_code = match &**inner {
                 gguf::GgufError::Io { source, .. } => source.raw_os_error(),
@@ -203,7 +203,7 @@ mod tests {
             Error::Unsupported { what: text(), reason: text() },
             Error::Shape { op: text(), reason: text() },
             Error::InvalidArg { name: text(), expected: text() },
-            Error::Gguf(Arc::new(gguf::GgufError::BadMagic { found: *b"GGML" })),
+            Error::gguf("m.gguf".as_ref(), gguf::GgufError::BadMagic { found: *b"GGML" }),
             Error::Io { path: text(), message: text(), kind: std::io::ErrorKind::NotFound, os_code: Some(2) },
             Error::NotFound { what: "device", name: text(), known: vec![text()] },
             Error::Disposed { what: "the tensor" },
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((fields.acl_code, fields.op.as_deref()), (Some(207001), Some("ADD")));
         assert_eq!(fields.acl_name.as_deref(), Some("ACL_ERROR_RT_MEMORY_ALLOCATION"));
         assert_eq!((fields.reason, fields.call.as_deref()), (None, Some("aclrtMalloc")));
-        let (code, fields) = describe(&Error::Gguf(Arc::new(gguf::GgufError::BadMagic { found: *b"GGML" })));
+        let (code, fields) = describe(&Error::gguf("m.gguf".as_ref(), gguf::GgufError::BadMagic { found: *b"GGML" }));
         assert_eq!((code, fields.offset), ("ERR_GGUF", Some(0.0)));
     }
 }

@@ -1,7 +1,6 @@
 //! GGUF files: what they say, and their tensors on a device.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use cann_backend::backend::Backend as Core;
 use cann_backend::error::{Error, Result as CoreResult};
@@ -196,7 +195,7 @@ fn metadata<'env>(env: &'env Env, metadata: &Metadata) -> Result<Array<'env>> {
 
 /// A vocabulary takes long to turn into strings: the facade asks for it piece by piece.
 fn texts<'env>(env: &'env Env, metadata: &Metadata, key: &str, start: u32, count: u32) -> Result<Array<'env>> {
-    let strings = metadata.strings(key).map_err(|e| Error::Gguf(Arc::new(e))).or_js(env)?;
+    let strings = metadata.strings(key).map_err(Error::from).or_js(env)?;
     let start = start as usize;
     let n = strings.len().saturating_sub(start).min(count as usize);
     let mut list = env.create_array(n as u32)?;

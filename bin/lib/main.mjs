@@ -96,6 +96,7 @@ Usage: cann-node COMMAND [options]
 ${rows.join('\n')}
 
 Options
+  --json           of any command: one JSON document on stdout instead of text
   -h, --help       this text; cann-node COMMAND --help for a command's
   -v, --version    the version
 

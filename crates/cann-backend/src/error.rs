@@ -19,8 +19,8 @@ pub enum Error {
     Shape { op: String, reason: String },
     #[error("expected {expected} for {name}")]
     InvalidArg { name: String, expected: String },
-    #[error(transparent)]
-    Gguf(#[from] std::sync::Arc<gguf::GgufError>),
+    #[error("{}{error}", file.as_ref().map(|f| format!("{f}: ")).unwrap_or_default())]
+    Gguf { file: Option<String>, error: std::sync::Arc<gguf::GgufError> },
     #[error("{path}: {message}")]
     Io { path: String, message: String, kind: std::io::ErrorKind, os_code: Option<i32> },
     #[error("no {what} named '{name}'{}", there_are(known))]
@@ -47,7 +47,18 @@ fn there_are(known: &[String]) -> String {
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl From<gguf::GgufError> for Error {
+    fn from(error: gguf::GgufError) -> Error {
+        Error::Gguf { file: None, error: std::sync::Arc::new(error) }
+    }
+}
+
 impl Error {
+    /// What a file's content is wrong in.
+    pub fn gguf(path: &std::path::Path, error: gguf::GgufError) -> Error {
+        Error::Gguf { file: Some(path.display().to_string()), error: std::sync::Arc::new(error) }
+    }
+
     pub fn invalid(name: impl Into<String>, expected: impl Into<String>) -> Error {
         Error::InvalidArg { name: name.into(), expected: expected.into() }
     }

@@ -5,7 +5,6 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use gguf::{Gguf, GgufError, ReadAt};
 
@@ -58,7 +57,7 @@ impl Source {
                 kind: source.kind(),
                 os_code: source.raw_os_error(),
             },
-            error => Error::Gguf(Arc::new(error)),
+            error => Error::gguf(&self.path, error),
         }
     }
 }
@@ -101,7 +100,7 @@ pub fn open_model(path: &Path) -> Result<(Gguf, Vec<Source>)> {
         parts.push(Gguf::parse(&source).map_err(|e| source.error(e))?);
         sources.push(source);
     }
-    let whole = Gguf::merge(parts).map_err(|e| Error::Gguf(Arc::new(e)))?;
+    let whole = Gguf::merge(parts).map_err(|e| Error::gguf(path, e))?;
     Ok((whole, sources))
 }
 
@@ -129,7 +128,7 @@ mod tests {
         File::options().write(true).open(&path).unwrap().set_len(70).unwrap();
         let error = source.read(60, &mut buf).unwrap_err();
         std::fs::remove_file(&path).unwrap();
-        let Error::Gguf(error) = error else { panic!("{error}") };
+        let Error::Gguf { error, .. } = error else { panic!("{error}") };
         assert!(matches!(*error, GgufError::Truncated { offset: 60, need_bytes: 40, file_bytes: 70 }), "{error}");
     }
 }

@@ -157,14 +157,14 @@ fn load(backend: &Backend, path: &Path, options: LoadOptions) -> Result<Weights>
         return Err(Error::Disposed { what: "the backend" });
     }
     let (mut gguf, sources) = open_model(path)?;
-    let infos = chosen(&mut gguf, names)?;
+    let infos = chosen(&mut gguf, names, path)?;
     let device = Abilities::from(backend.caps());
     let items = infos.into_iter().map(|info| item(info, convert, device, backend)).collect::<Result<Vec<_>>>()?;
     let span = tracing::debug_span!("weights.load", tensors = items.len());
     let _entered = span.enter();
 
     check()?;
-    let (mut buffers, mut tensors) = place(backend, &items)?;
+    let (mut buffers, mut tensors) = place(backend, &items, path)?;
     check()?;
     let wide: Vec<Item>;
     let mut load = Load {
@@ -187,7 +187,7 @@ fn load(backend: &Backend, path: &Path, options: LoadOptions) -> Result<Weights>
                 from = item.info.ty.name(),
                 "not finite in its layout, loaded as f16"
             );
-            let (buffer, mut tensor) = place(backend, std::slice::from_ref(item))?;
+            let (buffer, mut tensor) = place(backend, std::slice::from_ref(item), path)?;
             buffers.extend(buffer);
             tensors[i] = tensor.remove(0);
         }
@@ -201,8 +201,8 @@ fn load(backend: &Backend, path: &Path, options: LoadOptions) -> Result<Weights>
 }
 
 /// The tensors to load, in file order, taken out of the table.
-fn chosen(gguf: &mut Gguf, names: Option<Vec<String>>) -> Result<Vec<TensorInfo>> {
-    let wrap = |e: GgufError| Error::Gguf(Arc::new(e));
+fn chosen(gguf: &mut Gguf, names: Option<Vec<String>>, path: &Path) -> Result<Vec<TensorInfo>> {
+    let wrap = |e: GgufError| Error::gguf(path, e);
     let Some(names) = names else {
         gguf.require_known().map_err(wrap)?;
         return Ok(std::mem::take(&mut gguf.tensors));
@@ -263,8 +263,8 @@ fn saturation(items: &[Item]) {
 }
 
 /// Takes the memory of all items, in few buffers, and makes their tensors.
-fn place(backend: &Backend, items: &[Item]) -> Result<(Vec<DeviceBuffer>, Vec<Tensor>)> {
-    let too_large = |item: &Item| Error::Gguf(Arc::new(GgufError::TensorTooLarge { tensor: item.info.name.clone() }));
+fn place(backend: &Backend, items: &[Item], path: &Path) -> Result<(Vec<DeviceBuffer>, Vec<Tensor>)> {
+    let too_large = |item: &Item| Error::gguf(path, GgufError::TensorTooLarge { tensor: item.info.name.clone() });
     // Bytes of each buffer and the first item in it; buffer and offset of each item.
     let (mut buffers, mut places) = (Vec::<(u64, usize)>::new(), Vec::new());
     for (i, item) in items.iter().enumerate() {

@@ -84,7 +84,7 @@ fn read(tensor: &Tensor) -> Vec<u8> {
 
 fn gguf_error(result: Result<Weights>) -> Arc<GgufError> {
     match result {
-        Err(Error::Gguf(e)) => e,
+        Err(Error::Gguf { error, .. }) => error,
         Err(e) => panic!("{e:?}"),
         Ok(_) => panic!("loaded"),
     }

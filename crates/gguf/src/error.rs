@@ -20,7 +20,7 @@ pub enum GgufError {
     Truncated { offset: u64, need_bytes: u64, file_bytes: u64 },
 
     // Header.
-    #[error("not a gguf file: it starts with {found:?}")]
+    #[error("not a gguf file: it starts with '{}', not with 'GGUF'", found.escape_ascii())]
     BadMagic { found: [u8; 4] },
     #[error("big-endian gguf files are not supported")]
     BigEndian { version: u32 },

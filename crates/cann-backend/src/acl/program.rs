@@ -250,7 +250,7 @@ impl Quantize {
         for (values, blocks) in values.chunks(PART * VALUE_BYTES).zip(blocks.chunks_mut(part_bytes)) {
             let part = &mut part[..values.len() / VALUE_BYTES];
             part.iter_mut().zip(values.as_chunks().0).for_each(|(v, bytes)| *v = f32::from_le_bytes(*bytes));
-            gguf::quantize(self.ty, part, blocks).map_err(|e| Error::Gguf(Arc::new(e)))?;
+            gguf::quantize(self.ty, part, blocks).map_err(Error::from)?;
         }
         stream.copy_in(self.dst, blocks)
     }

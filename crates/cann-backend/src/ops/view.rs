@@ -117,7 +117,7 @@ fn view(cx: &InferCx) -> Result<Inferred, Error> {
     let extent = |d: usize| if d == 0 { ne[0] as u64 / ty.block_len() as u64 } else { ne[d] as u64 };
     for d in 0..4 {
         if extent(d) <= 1 && (out.nb[d] > x.span_bytes() || !out.nb[d].is_multiple_of(block)) {
-            out.nb[d] = if d == 0 { block } else { out.nb[d - 1] * extent(d - 1).max(1) };
+            out.nb[d] = if d == 0 { block } else { out.nb[d - 1].saturating_mul(extent(d - 1).max(1)) };
         }
     }
     let aligned = (1..4).all(|d| ne[d] == 1 || out.nb[d].is_multiple_of(block)) && offset.is_multiple_of(block);

@@ -155,7 +155,7 @@ impl Twin {
 fn dequantized(worker: &mut Worker, tensor: &Tensor) -> Result<Vec<u8>> {
     let blocks = tensor.read_whole(worker)?;
     let mut values = vec![0f32; tensor.nelements() as usize];
-    gguf::dequantize(tensor.ty(), &blocks, &mut values).map_err(|e| Error::Gguf(Arc::new(e)))?;
+    gguf::dequantize(tensor.ty(), &blocks, &mut values).map_err(Error::from)?;
     Ok(values.iter().flat_map(|v| v.to_le_bytes()).collect())
 }
 

@@ -343,8 +343,7 @@ impl SingleRun {
         }
         if let Some(f32_at) = input.slot_f32 {
             let mut values = vec![0f32; input.elements as usize];
-            gguf::dequantize(input.ty, self.slot.part(input.slot, input.bytes), &mut values)
-                .map_err(|e| Error::Gguf(Arc::new(e)))?;
+            gguf::dequantize(input.ty, self.slot.part(input.slot, input.bytes), &mut values).map_err(Error::from)?;
             let place = self.slot.part_mut(f32_at, input.elements * 4);
             place.as_chunks_mut::<4>().0.iter_mut().zip(&values).for_each(|(b, v)| *b = v.to_le_bytes());
             stream.copy_in(input.address_f32, self.slot.part(f32_at, input.elements * 4))?;
