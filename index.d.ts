@@ -135,7 +135,10 @@ export interface DriverReport {
   driverVersion: string | null
   /** What a look at the machine finds, causes before what follows from them. Empty for the embedded device. */
   checks: DriverCheck[]
-  /** One sentence a person can act on when `available` is false: the next step of the first check that fails. */
+  /**
+   * One sentence a person can act on when `available` is false: the next step of the first check that fails. Of the embedded
+   * device: which of its environment variables were not understood, and what holds instead.
+   */
   hint: string | null
 }
 

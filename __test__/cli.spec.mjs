@@ -91,6 +91,8 @@ describe('cann-node', { timeout: 300_000 }, () => {
     assert.ok(doctor.drivers.some((d) => d.driver === 'host' && d.available))
     assert.ok(doctor.checks.every((c) => c.ok))
     assert.match((await cli(['doctor'])).stdout, /HOST0 computes/)
+    const wrong = await cli(['doctor'], { env: { CANN_NODE_HOST_MEMORY: 'lots', CANN_NODE_HOST_DEVICES: '-1' } })
+    assert.match(wrong.stdout, /hint: CANN_NODE_HOST_DEVICES=-1 is not understood, the default is used; CANN_NODE_HOST_MEMORY=lots is/)
   })
 
   test('info', async () => {

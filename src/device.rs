@@ -277,6 +277,7 @@ fn report() -> Vec<DriverReport> {
             "the libraries were opened but no device answered: see `npu-smi info`, access to /dev/davinci*, and CANN_NODE_LOG=warn".into(),
         ),
     };
+    let ignored = Some(acl_host::misunderstood().join("; ")).filter(|text| !text.is_empty());
     let own = cann.api.as_ref().map(|api| versions(api)).unwrap_or_default();
     let version = cann.root.as_ref().and_then(|root| toolkit::version(root)).or(own.toolkit);
     vec![
@@ -302,7 +303,7 @@ fn report() -> Vec<DriverReport> {
             toolkit: nullable(None),
             interface_version: nullable(None),
             driver_version: nullable(None),
-            hint: nullable(None),
+            hint: nullable(ignored),
         },
     ]
 }

@@ -19,7 +19,7 @@ mod tensor;
 use acl_sys::{AclApi, AclFn};
 
 pub use runtime::checked::findings;
-pub use runtime::config::{Config, ConfigError, configure};
+pub use runtime::config::{Config, ConfigError, configure, misunderstood};
 pub use runtime::live::{LiveObjects, live};
 
 /// The embedded device's function table. Every function of the list is present; those that the chip it passes for lacks

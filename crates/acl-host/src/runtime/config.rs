@@ -64,6 +64,11 @@ pub(crate) fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| Settings::resolve(&chosen, |name| std::env::var(name).ok(), &Machine::read()))
 }
 
+/// What the environment says that is not understood, and what holds instead. Fixes the settings.
+pub fn misunderstood() -> &'static [String] {
+    &settings().warnings
+}
+
 /// The settings once something has fixed them.
 pub(crate) fn in_force() -> Option<&'static Settings> {
     SETTINGS.get()
