@@ -1,7 +1,8 @@
 // README.zh-CN.md has not fallen behind README.md in what can be compared.
 
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { readFileSync, readdirSync } from 'node:fs'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
@@ -18,5 +19,18 @@ test('README.zh-CN.md has the code, the figures and the links of README.md', () 
     const english = part('README.md')
     assert.ok(english.length > 0)
     assert.deepEqual(part('README.zh-CN.md'), english)
+  }
+})
+
+test('scripts answer --help at once, and refuse an option they do not have', () => {
+  const scripts = readdirSync(`${root}scripts`).map((name) => `scripts/${name}`)
+  const commands = ['bench/bench.mjs', ...scripts].filter((name) => name.endsWith('.mjs') && /^(commandLine|const .* = (commandLine|parseArgs))\(/m.test(read(name)))
+  assert.ok(commands.length > 10, commands.join())
+  for (const name of commands) {
+    const script = (option) => spawnSync(process.execPath, [name, option], { cwd: root, encoding: 'utf8' })
+    const help = script('--help')
+    assert.deepEqual([help.status, help.stderr], [0, ''], name)
+    assert.match(help.stdout, /^.{20,}\n/, name)
+    assert.notEqual(script('--no-such-option').status, 0, name)
   }
 })

@@ -10,14 +10,14 @@ import { existsSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 
 import { bytes, json, table } from '../bin/lib/format.mjs'
+import { commandLine } from '../scripts/command-line.mjs'
 import { fetchModel } from '../scripts/model.mjs'
 import { build, checkNode, fail, sh } from '../scripts/setup.mjs'
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url))
-const { values } = parseArgs({
+const { values } = commandLine({
   options: {
     model: { type: 'string', multiple: true },
     threads: { type: 'string', default: '1,2' },

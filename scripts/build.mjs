@@ -8,14 +8,14 @@ import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, utimesSync, wr
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 
+import { commandLine } from './command-line.mjs'
 import { nativeTypes } from './native-types.mjs'
 import { writeOps } from './ops.mjs'
 import { libraryName, PLATFORMS } from './platform.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const { values } = parseArgs({
+const { values } = commandLine({
   options: {
     debug: { type: 'boolean', default: false },
     target: { type: 'string' },

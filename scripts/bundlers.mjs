@@ -12,8 +12,11 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
+import { commandLine } from './command-line.mjs'
 import { packPlatform, packRoot } from './pack.mjs'
 import { fail, root, sh } from './setup.mjs'
+
+commandLine()
 
 const tools = join(root, 'tools/bundlers')
 if (!existsSync(join(tools, 'node_modules'))) sh('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: tools })

@@ -6,8 +6,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 
+import { commandLine } from './command-line.mjs'
 import { fetchModel } from './model.mjs'
 import { build, checkNode } from './setup.mjs'
+
+commandLine()
 
 // Token ids, because the package has no tokenizer yet.
 const PROMPTS = [

@@ -5,6 +5,9 @@ import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Application, Converter, DocumentReflection, KindRouter } from 'typedoc'
+import { commandLine } from './command-line.mjs'
+
+commandLine()
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const site = join(root, 'site')

@@ -9,10 +9,10 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 
 import { Backend, CannError, Graph } from '../index.mjs'
 import { dequantize } from '../tools/quants.mjs'
+import { commandLine } from './command-line.mjs'
 
 const RUNS = 3
 const ARRAYS = {
@@ -210,7 +210,7 @@ export function report(results, verbose = false) {
 export const count = (results, status) => results.filter((result) => result.status === status).length
 
 async function main() {
-  const { values, positionals } = parseArgs({
+  const { values, positionals } = commandLine({
     allowPositionals: true,
     options: {
       only: { type: 'string', default: '' },

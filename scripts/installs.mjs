@@ -11,9 +11,12 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
+import { commandLine } from './command-line.mjs'
 import { packPlatform, packRoot } from './pack.mjs'
 import { PLATFORMS } from './platform.mjs'
 import { fail, root, sh } from './setup.mjs'
+
+const { positionals: words } = commandLine({ allowPositionals: true })
 
 const INSTALLED_BYTES = 12e6
 // Nothing listens there: what is not in the tarballs cannot be had.
@@ -158,7 +161,6 @@ function check(manager) {
 }
 
 if (!existsSync(join(modules, 'pnpm'))) sh('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: tools })
-const words = process.argv.slice(2)
 const chosen = Object.keys(MANAGERS).filter((name) => words.length === 0 || words.includes(name.split(' ')[0]))
 if (chosen.length === 0) fail(`there are ${Object.keys(MANAGERS).join(', ')}`)
 

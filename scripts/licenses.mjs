@@ -6,13 +6,13 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 
+import { commandLine } from './command-line.mjs'
 import { PLATFORMS } from './platform.mjs'
 import { fail, root, sh } from './setup.mjs'
 
 const FILE = 'THIRD-PARTY-LICENSES'
-const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } })
+const { values } = commandLine({ options: { check: { type: 'boolean', default: false } } })
 
 /** 'name version' of each crate that is no one of ours, for any platform. */
 function crates() {

@@ -11,8 +11,8 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync,
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 
+import { commandLine } from './command-line.mjs'
 import { PLATFORMS } from './platform.mjs'
 import { fail, root } from './setup.mjs'
 
@@ -71,7 +71,7 @@ export function packPlatform(platform, binary, out) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({
+  const { values } = commandLine({
     options: {
       out: { type: 'string', default: 'dist' },
       binaries: { type: 'string', default: root },

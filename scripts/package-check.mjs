@@ -10,12 +10,12 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { parseArgs } from 'node:util'
 
+import { commandLine } from './command-line.mjs'
 import { packPlatform, packRoot } from './pack.mjs'
 import { root, sh } from './setup.mjs'
 
-const { values } = parseArgs({ options: { update: { type: 'boolean', default: false } } })
+const { values } = commandLine({ options: { update: { type: 'boolean', default: false } } })
 const tools = join(root, 'tools/package')
 const modules = join(tools, 'node_modules')
 const lock = join(modules, '.package-lock.json')

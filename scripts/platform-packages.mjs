@@ -5,12 +5,12 @@
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 
+import { commandLine } from './command-line.mjs'
 import { PLATFORMS } from './platform.mjs'
 import { root } from './setup.mjs'
 
-const { values } = parseArgs({ options: { check: { type: 'boolean' } } })
+const { values } = commandLine({ options: { check: { type: 'boolean' } } })
 const main = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 
 function manifest({ name, os, cpu, libc }) {

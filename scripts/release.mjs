@@ -10,13 +10,13 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { parseArgs } from 'node:util'
 
+import { commandLine } from './command-line.mjs'
 import { packPlatform, packRoot } from './pack.mjs'
 import { PLATFORMS } from './platform.mjs'
 import { fail, root, sh } from './setup.mjs'
 
-const { values } = parseArgs({
+const { values } = commandLine({
   options: { tag: { type: 'string' }, binaries: { type: 'string' }, 'dry-run': { type: 'boolean', default: false } },
 })
 if (!values.tag || !values.binaries) fail('usage: node scripts/release.mjs --tag v1.2.3 --binaries DIR [--dry-run]')

@@ -11,9 +11,9 @@
 import { spawn } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 
 import { builtLibrary } from './built-library.mjs'
+import { commandLine } from './command-line.mjs'
 import { fetchModel } from './model.mjs'
 import { build, checkCargo, checkNode, installTools, root } from './setup.mjs'
 
@@ -141,7 +141,7 @@ function tally(line) {
   if (node) add(...['pass', 'fail', 'skipped'].map((word) => (word === node[1] ? node[2] : 0)))
 }
 
-const { values } = parseArgs({ options: { only: { type: 'string', multiple: true }, types: { type: 'boolean' }, list: { type: 'boolean' } } })
+const { values } = commandLine({ options: { only: { type: 'string', multiple: true }, types: { type: 'boolean' }, list: { type: 'boolean' } } })
 const all = { ...SECTIONS, ...EXTRA }
 if (values.list) {
   console.log(Object.keys(all).join('\n'))

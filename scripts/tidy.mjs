@@ -3,7 +3,10 @@
 
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { commandLine } from './command-line.mjs'
 import { root } from './setup.mjs'
+
+commandLine()
 
 const breaches = []
 const read = (path) => readFileSync(join(root, path), 'utf8')
