@@ -1,6 +1,7 @@
 // Rules about the repository that no compiler knows: links in the documents lead somewhere, and what the sources can say or read is
 // documented. Prints each breach and exits 1.
 
+import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { commandLine } from './command-line.mjs'
@@ -48,6 +49,12 @@ for (const [folders, pattern] of forbidden) {
     const found = read(path).match(pattern)
     if (found) breaches.push(`${path}: ${found[0]}: not in Electron (docs/electron.md)`)
   }
+}
+
+// What Git would change on Windows: scripts that bash reads there, and texts that tests compare.
+const listed = spawnSync('git', ['ls-files', '--eol'], { cwd: root, encoding: 'utf8' }).stdout ?? ''
+for (const line of listed.split('\n').filter(Boolean)) {
+  if (!line.includes('attr/-text')) breaches.push(`${line.split('\t')[1]}: Git may change its ends of lines`)
 }
 
 const errors = read('docs/errors.md')
