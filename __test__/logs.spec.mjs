@@ -44,14 +44,22 @@ test('wrong arguments', async () => {
 test('a listener keeps no process alive, and its error is the process\'s', async () => {
   const quiet = await program("cann.onLog('trace', () => {})\nawait cann.listDevices()")
   assert.equal(quiet.code, 0)
-  const warned = "cann.onLog('warn', () => { throw new Error('mine') })\nawait cann.listDevices()\nsetTimeout(() => {}, 200)"
-  const loud = await program(warned, { env: { CANN_NODE_HOST_MEMORY: 'lots' } })
-  if (loud.code !== 0) assert.match(loud.stderr, /mine/)
+  const told = "cann.onLog('info', () => { throw new Error('mine') })\nconst backend = await cann.Backend.open()\nawait backend.close()"
+  const loud = await program(told)
+  assert.equal(loud.code, 1)
+  assert.match(loud.stderr, /mine/)
 })
 
 test('CANN_NODE_LOG prints to stderr', async () => {
   const text = 'const backend = await cann.Backend.open()\nawait backend.close()'
   const { code, stdout, stderr } = await program(text, { env: { CANN_NODE_LOG: 'trace' } })
   assert.deepEqual([code, stdout], [0, ''])
-  for (const line of stderr.trim().split('\n').filter(Boolean)) assert.match(line, /^cann-node (error|warn|info|debug|trace) /)
+  assert.match(stderr, /async operator submission is ON/)
+  for (const line of stderr.trim().split('\n')) assert.match(line, /^cann-node (error|warn|info|debug|trace) /)
+})
+
+test('a log that nobody reads fails no call', async () => {
+  const text = 'const backend = await cann.Backend.open()\nawait backend.close()\nconsole.log("done")'
+  const { code, stdout } = await program(text, { env: { CANN_NODE_LOG: 'trace' }, closed: 'stderr' })
+  assert.deepEqual([code, stdout], [0, 'done\n'])
 })

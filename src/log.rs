@@ -5,7 +5,8 @@
 //! listener, and nothing is formatted when nobody listens. Absent: spans.
 
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
@@ -213,7 +214,8 @@ fn print(record: &LogRecord) {
             Either3::C(text) => write!(line, " {name}={text}"),
         };
     }
-    eprintln!("{line}");
+    // Not eprintln, which panics where nobody reads stderr any more.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[derive(Default)]

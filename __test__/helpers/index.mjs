@@ -81,9 +81,10 @@ export const runtime = process.versions.bun ? 'Bun' : process.versions.deno ? 'D
 
 /**
  * Runs a module's text in another process of this runtime, with the package imported as `cann`. It is a file in a folder where the
- * package is installed: what Node's -e and --input-type do, others do otherwise. `gc` gives it a function gc().
+ * package is installed: what Node's -e and --input-type do, others do otherwise. `gc` gives it a function gc(); `closed` is an output
+ * that nobody reads.
  */
-export function program(text, { env = {}, gc = false, timeout = 60_000 } = {}) {
+export function program(text, { env = {}, gc = false, timeout = 60_000, closed } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'cann-node-program-'))
   mkdirSync(join(folder, 'node_modules'))
   symlinkSync(root, join(folder, 'node_modules/cann-node'), 'junction')
@@ -100,6 +101,7 @@ export function program(text, { env = {}, gc = false, timeout = 60_000 } = {}) {
   let stderr = ''
   child.stdout.on('data', (chunk) => (stdout += chunk))
   child.stderr.on('data', (chunk) => (stderr += chunk))
+  if (closed) child[closed].destroy()
   const began = performance.now()
   return new Promise((resolve) => {
     child.on('close', (code, signal) => {

@@ -16,6 +16,7 @@ mod region;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -131,7 +132,8 @@ fn keep(text: String) {
         let words = text.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
         let plain = words.collect::<Vec<_>>().join(" ");
         if findings.printed.get_or_insert_default().insert(plain) {
-            eprintln!("acl-host: {text}");
+            // Not eprintln, which panics where nobody reads stderr any more.
+            let _ = writeln!(std::io::stderr(), "acl-host: {text}");
         }
     }
     if findings.kept.len() < KEPT {
