@@ -2,11 +2,13 @@
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readFileSync, readdirSync } from 'node:fs'
+import { readFileSync, readdirSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
+import { root, withFolder } from './helpers/index.mjs'
+
+const at = withFolder()
 const read = (name) => readFileSync(`${root}${name}`, 'utf8').replaceAll('\r\n', '\n')
 
 test('README.zh-CN.md has the code, the figures and the links of README.md', () => {
@@ -24,7 +26,7 @@ test('README.zh-CN.md has the code, the figures and the links of README.md', () 
 
 test('scripts answer --help at once, and refuse an option they do not have', () => {
   const scripts = readdirSync(`${root}scripts`).map((name) => `scripts/${name}`)
-  const commands = ['bench/bench.mjs', ...scripts].filter((name) => name.endsWith('.mjs') && /^(commandLine|const .* = (commandLine|parseArgs))\(/m.test(read(name)))
+  const commands = ['bench/bench.mjs', ...scripts].filter((name) => name.endsWith('.mjs') && /^ *(commandLine|const .* = (commandLine|parseArgs))\(/m.test(read(name)))
   assert.ok(commands.length > 10, commands.join())
   for (const name of commands) {
     const script = (option) => spawnSync(process.execPath, [name, option], { cwd: root, encoding: 'utf8' })
@@ -33,4 +35,11 @@ test('scripts answer --help at once, and refuse an option they do not have', () 
     assert.match(help.stdout, /^.{20,}\n/, name)
     assert.notEqual(script('--no-such-option').status, 0, name)
   }
+})
+
+test('a script runs by a path through a link', () => {
+  symlinkSync(root, join(at.folder, 'link'), 'junction')
+  const { status, stdout } = spawnSync(process.execPath, [join(at.folder, 'link/scripts/pack.mjs'), '--help'], { encoding: 'utf8' })
+  assert.equal(status, 0)
+  assert.match(stdout, /^Makes the tarballs/)
 })

@@ -10,6 +10,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
+import { isMain } from '../examples/is-main.mjs'
 import { Backend, CannError, Graph } from '../index.mjs'
 import { dequantize } from '../tools/quants.mjs'
 import { commandLine } from './command-line.mjs'
@@ -231,4 +232,4 @@ async function main() {
   process.exitCode = count(results, 'failed') ? 1 : 0
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) await main()
+if (isMain(import.meta.filename)) await main()

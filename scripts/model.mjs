@@ -12,8 +12,9 @@ import { get } from 'node:https'
 import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { fileURLToPath } from 'node:url'
 import { createInflateRaw } from 'node:zlib'
+
+import { isMain } from '../examples/is-main.mjs'
 
 const FILE = 'SmolLM2-135M-Instruct.Q4_1.gguf'
 const BYTES = 98362432
@@ -167,7 +168,7 @@ export async function unzipOne(path, wanted, target) {
   else throw new Error(`zip method ${entry.method} is unknown`)
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.filename)) {
   const path = await fetchModel((text) => console.error(text))
   if (path) console.log(path)
   else process.exitCode = 1

@@ -10,8 +10,8 @@ import { execFileSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
 
+import { isMain } from '../examples/is-main.mjs'
 import { commandLine } from './command-line.mjs'
 import { PLATFORMS } from './platform.mjs'
 import { fail, root } from './setup.mjs'
@@ -70,7 +70,7 @@ export function packPlatform(platform, binary, out) {
   return pack(manifest, { ...files, [manifest.main]: binary, 'README.md': join(folder, 'README.md') }, out)
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.filename)) {
   const { values } = commandLine({
     options: {
       out: { type: 'string', default: 'dist' },

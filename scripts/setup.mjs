@@ -7,6 +7,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
+import { isMain } from '../examples/is-main.mjs'
+
 export const root = fileURLToPath(new URL('..', import.meta.url))
 
 /** Stops the program with a message. */
@@ -52,7 +54,7 @@ export function installTools() {
   sh('npm', [command, '--no-audit', '--no-fund', '--omit=optional'])
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.filename)) {
   checkNode()
   build()
 }

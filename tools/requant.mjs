@@ -4,7 +4,7 @@
 //
 // f32 tensors (norms) and the metadata stay as they are. It makes the variants of one real model that tests and benchmarks compare.
 
-import { fileURLToPath } from 'node:url'
+import { isMain } from '../examples/is-main.mjs'
 import { readGguf, writeGguf } from './gguf.mjs'
 import { dequantize, quantize } from './quants.mjs'
 
@@ -18,7 +18,7 @@ export function requant(from, to, type) {
   writeGguf(to, { bytes: metadataBytes, count: metadataCount }, changed)
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.filename)) {
   const [from, to, type] = process.argv.slice(2)
   if (!['f16', 'q8_0', 'q4_0'].includes(type)) {
     console.error('usage: node tools/requant.mjs IN.gguf OUT.gguf f16|q8_0|q4_0')

@@ -13,9 +13,9 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
+import { isMain } from '../../examples/is-main.mjs'
 import { VERSIONS, publishedHeaders } from './headers.mjs'
 import { cType, readList } from './list.mjs'
 
@@ -186,7 +186,7 @@ function main() {
   return failed
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.filename)) {
   try {
     process.exitCode = main() ? 1 : 0
   } catch (error) {

@@ -5,9 +5,9 @@
 //     --version 2.7.1 | --headers DIR               and what those runtime headers do not declare either
 //     --all                                         everything: a header that needs no other
 
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
+import { isMain } from '../../examples/is-main.mjs'
 import { declared } from './check.mjs'
 import { publishedHeaders } from './headers.mjs'
 import { cType, readList } from './list.mjs'
@@ -95,7 +95,7 @@ function main() {
   return companion(list, declared(folder, list).names)
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (isMain(import.meta.filename)) {
   try {
     process.stdout.write(main())
   } catch (error) {
